@@ -1,0 +1,45 @@
+/*
+ * kgate/kernels.h: the provider ABI, which is how kernels reach the gates.
+ *
+ * A provider is a shared object with one exported symbol, `kgate_provider`, a constant
+ * struct kg_provider. kgate loads it with dlopen(RTLD_NOW | RTLD_LOCAL) and reads `abi`
+ * and `size` before anything else. Launchers sit in one table per kernel family
+ * (kgate/ops/FAMILY.h). A table that is NULL, a table that is too short to hold an entry,
+ * and an entry that is NULL all mean "this provider has no such kernel": its cells SKIP
+ * with `kernel-missing`. So an engine's adapter fills in what it has and leaves the rest
+ * zero.
+ *
+ * Growth: members are only ever appended, to this struct and to the tables;
+ * KG_PROVIDER_ABI changes when that rule is broken.
+ */
+#ifndef KGATE_KERNELS_H
+#define KGATE_KERNELS_H
+
+#include <stdint.h>
+
+#include "kgate/ops/device.h"
+#include "kgate/ops/matvec.h"
+#include "kgate/status.h"
+#include "kgate/types.h"
+
+#define KG_PROVIDER_ABI 1u
+#define KG_PROVIDER_SYMBOL "kgate_provider"
+
+struct kg_provider {
+    uint32_t abi;         /* KG_PROVIDER_ABI */
+    uint32_t size;        /* sizeof(struct kg_provider) */
+    const char *name;     /* short: "cuda", "emu", "myengine" */
+    const char *build_id; /* what tells two builds apart: compiler, flags, version */
+    const struct kg_device_ops *device; /* required */
+    const struct kg_matvec_ops *matvec;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern KG_EXPORT const struct kg_provider kgate_provider;
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * kgate/ops/matvec.h: products of quantized weights with a few rows of activations.
+ *
+ * Shapes, everywhere in this file:
+ *   w  [out][in]   weights of `type`, rows packed without padding (kg_row_bytes(type, in)
+ * each) x  [m][in]     f32 activations y  [m][out]    f32 results, y[r][o] = sum over k
+ * of w[o][k] * x[r][k] q  [m][in]     int8 codes of the activations, d, s [m][in/32]
+ * their scales and sums (see quantize_q8_1) A launcher validates, enqueues on `stream`,
+ * and returns; it never allocates or waits. KG_E_UNSUPPORTED: the type (or shape) is one
+ * that this form does not cover.
+ */
+#ifndef KGATE_OPS_MATVEC_H
+#define KGATE_OPS_MATVEC_H
+
+#include <stdint.h>
+
+struct CUstream_st;
+
+struct kg_matvec_ops {
+    uint32_t size; /* sizeof(struct kg_matvec_ops) */
+
+    /* dst[i] = value of element i of src, n a multiple of the type's block. */
+    int (*dequantize)(int type, const void *src, float *dst, int64_t n,
+                      struct CUstream_st *stream);
+
+    /* Activations to q8_1, per 32 consecutive values of a row: amax = max |x|,
+       d = amax / 127 in f32, id = d > 0 ? 1 / d : 0, q = round-to-nearest-even(x * id),
+       s = d * (f32)(sum of the 32 codes). Both d and s are f32: an f16 sum overflows once
+       |sum| > 65504. cols is a multiple of 32. */
+    int (*quantize_q8_1)(const float *x, int8_t *q, float *d, float *s, int64_t rows,
+                         int64_t cols, struct CUstream_st *stream);
+
+    /* Stage A: weights dequantized in the kernel, f32 products. in: a multiple of the
+     * block. */
+    int (*stage_a)(int type, const void *w, const float *x, float *y, int64_t in,
+                   int64_t out, int64_t m, struct CUstream_st *stream);
+
+    /* Stage B: integer dot products (dp4a) on q8_1 activations, folded per block in f32.
+     */
+    int (*stage_b)(int type, const void *w, const int8_t *q, const float *d,
+                   const float *s, float *y, int64_t in, int64_t out, int64_t m,
+                   struct CUstream_st *stream);
+};
+
+#endif
