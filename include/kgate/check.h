@@ -44,8 +44,7 @@ extern "C" {
 
 struct kg_buf;
 
-/* ---- host memory and data ------------------------------------------------------------
- */
+/* ---- host memory and data ---- */
 
 /* Zeroed memory, aligned to 64 bytes. bytes may be 0. */
 KG_EXPORT void *kg_alloc(struct kg_cell *cell, size_t bytes);
@@ -73,8 +72,7 @@ KG_EXPORT const char *kg_option(const struct kg_cell *cell, const char *key);
 
 KG_EXPORT const struct kg_device_info *kg_device(const struct kg_cell *cell);
 
-/* ---- device buffers ------------------------------------------------------------------
- */
+/* ---- device buffers ---- */
 /* Every buffer stands between two guards, which are verified after each arm and at the
    end. The guard after an input holds 0xFF bytes, which read as NaN in f32, f16, bf16 and
    e4m3, so that a read past the end shows. Outputs are filled with 0xFF. Names appear in
