@@ -57,8 +57,15 @@ int kg_yaml_error(const struct kg_yaml *yaml, const struct kg_yaml_node *node,
 const struct kg_yaml_node *kg_yaml_get(const struct kg_yaml_node *mapping,
                                        const char *key);
 
+/* The value of a key that has to be there; if it is not, sets an error at the mapping that
+   says "WHAT: missing key KEY" and returns NULL. */
+const struct kg_yaml_node *kg_yaml_require(const struct kg_yaml *yaml,
+                                           const struct kg_yaml_node *mapping,
+                                           const char *key, const char *what,
+                                           struct kg_error *error);
+
 /* Typed readers. `what` names the thing in messages ("limits", "the name of a section").
-   A NULL node is reported as missing, at line 1. All return 0 or KG_E_FORMAT. */
+   A NULL node returns the error that kg_yaml_require set. All return 0 or KG_E_FORMAT. */
 
 /* A mapping whose keys are all in `known`, which ends with NULL; known NULL allows any
    key. An unknown key is reported with the nearest known one. */
