@@ -27,7 +27,8 @@ struct kg_tensor {
     enum kg_type type;
     int n_dims;    /* 0 (a scalar) to 8 */
     int64_t ne[8]; /* ne[0] is the contiguous dimension in both formats; 1 past n_dims */
-    const void *data;
+    const void *data; /* a multiple of 8 from the start of a GGUF file; any byte of a
+                         safetensors file, so read wider elements with memcpy */
     uint64_t bytes;
 };
 
@@ -39,8 +40,8 @@ KG_EXPORT const struct kg_tensor *kg_artifact_at(const struct kg_artifact *artif
 KG_EXPORT const struct kg_tensor *kg_artifact_find(const struct kg_artifact *artifact,
                                                    const char *name);
 /* Metadata (GGUF key-values; config.json of a safetensors directory, nested keys joined
-   by dots). False if the key is absent or of another type. The string is NUL-terminated.
- */
+   by dots). False if the key is absent or of another type. Booleans read as i64 0 or 1;
+   kg_artifact_f64 also takes an integer. The string is NUL-terminated. */
 KG_EXPORT bool kg_artifact_i64(const struct kg_artifact *artifact, const char *key,
                                int64_t *value);
 KG_EXPORT bool kg_artifact_f64(const struct kg_artifact *artifact, const char *key,
