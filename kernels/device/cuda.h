@@ -1,0 +1,39 @@
+/*
+ * device/cuda.h: launches and shared memory under nvcc.
+ */
+#ifndef KG_DEVICE_CUDA_H
+#define KG_DEVICE_CUDA_H
+
+#include <cuda_runtime.h>
+
+#include "kgate/status.h"
+
+#define KG_SHARED(type, name, dims) __shared__ type name dims
+
+#define KG_SHARED_DYNAMIC(name)                                                          \
+    extern __shared__ __align__(128) unsigned char kg_shared_dynamic[];                  \
+    unsigned char *name = kg_shared_dynamic
+
+/* Turns a CUDA error into a kg_status and keeps its text for last_error(). */
+int kg_cuda_check(cudaError_t error, const char *what);
+
+#define KG_LAUNCH(stream, grid, block, dynamic_bytes, kernel, ...)                       \
+    kg_cuda_launch(stream, grid, block, dynamic_bytes, #kernel, kernel, __VA_ARGS__)
+
+template <typename... P, typename... A>
+[[nodiscard]] static inline int kg_cuda_launch(cudaStream_t stream, dim3 grid, dim3 block,
+                                               size_t dynamic_bytes, const char *name,
+                                               void (*kernel)(P...), A... arguments)
+{
+    static_assert(sizeof...(P) == sizeof...(A), "wrong number of kernel arguments");
+    /* Above 48 KiB a kernel must ask for its dynamic shared memory. */
+    if (dynamic_bytes > 48 * 1024)
+        KG_TRY(kg_cuda_check(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)dynamic_bytes),
+            name));
+    kernel<<<grid, block, dynamic_bytes, stream>>>(static_cast<P>(arguments)...);
+    return kg_cuda_check(cudaGetLastError(), name);
+}
+
+#endif

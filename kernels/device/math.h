@@ -1,0 +1,261 @@
+/*
+ * device/math.h: elementary functions made of IEEE operations only (add, subtract, multiply,
+ * divide, square root, fmaf, integer operations), so that every device gives the same bits.
+ *
+ * Largest error in ulp of the f32 result, measured by tests/emu against f64 or wider:
+ *
+ *   kg_expf, kg_exp2f                  1.0    results below 2^-126: one more rounding
+ *   kg_sigmoidf                        2.0    below 2^-126: 2^-126 absolute
+ *   kg_siluf                           2.5    below 2^-126: 2^-120 absolute
+ *   kg_rsqrtf                          1.0    1 / sqrtf(x)
+ *   kg_logf, kg_log2f, kg_tanhf        0.51   in f64 inside
+ *   kg_softplusf                       0.51   log(1 + exp(x)); in f64 inside
+ *   kg_gelu_tanhf                      0.51   x/2 (1 + tanh(sqrt(2/pi)(x + 0.044715 x^3)))
+ *   kg_sinf, kg_cosf                   0.51   |x| <= 2^20; larger: NaN; in f64 inside
+ *   kg_powf                            0.51   x > 0, normal; otherwise NaN; in f64 inside
+ *
+ * NaN in, NaN out. Infinities give the limits.
+ */
+#ifndef KG_DEVICE_MATH_H
+#define KG_DEVICE_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+
+static __device__ __forceinline__ float kg_sqrtf(float x)
+{
+    return sqrtf(x);
+}
+
+static __device__ __forceinline__ float kg_rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+
+/* 2^n for -126 <= n <= 127. */
+static __device__ __forceinline__ float kg_pow2i(int n)
+{
+    return __uint_as_float((uint32_t)(n + 127) << 23);
+}
+
+/* p * 2^n, -252 <= n <= 254; in two steps, as 2^n alone may not be a normal number. */
+static __device__ __forceinline__ float kg_scale2(float p, int n)
+{
+    int half = n >> 1;
+    return p * kg_pow2i(half) * kg_pow2i(n - half);
+}
+
+/* exp(r), |r| <= 0.35: Taylor to r^7; the next term is below 2^-27. */
+static __device__ __forceinline__ float kg_exp_near_zero(float r)
+{
+    float p = 1.0f / 5040.0f;
+    p = fmaf(p, r, 1.0f / 720.0f);
+    p = fmaf(p, r, 1.0f / 120.0f);
+    p = fmaf(p, r, 1.0f / 24.0f);
+    p = fmaf(p, r, 1.0f / 6.0f);
+    p = fmaf(p, r, 0.5f);
+    p = fmaf(p * r, r, r);
+    return p + 1.0f;
+}
+
+/* Adding and subtracting 1.5 * 2^23 rounds to an integer, to nearest even. */
+#define KG_ROUND_F32 12582912.0f
+#define KG_ROUND_F64 6755399441055744.0
+
+static __device__ __forceinline__ float kg_expf(float x)
+{
+    if (x != x)
+        return x;
+    float c = x > 89.0f ? 89.0f : x < -105.0f ? -105.0f : x;
+    float n = c * 1.44269504f + KG_ROUND_F32 - KG_ROUND_F32;
+    /* ln 2 in two parts; the first has 15 bits, so n times it is exact. */
+    float r = fmaf(n, -0.693145752f, c);
+    r = fmaf(n, -1.42860677e-6f, r);
+    return kg_scale2(kg_exp_near_zero(r), (int)n);
+}
+
+static __device__ __forceinline__ float kg_exp2f(float x)
+{
+    if (x != x)
+        return x;
+    float c = x > 129.0f ? 129.0f : x < -151.0f ? -151.0f : x;
+    float n = c + KG_ROUND_F32 - KG_ROUND_F32;
+    float f = c - n;
+    /* f ln 2 with its error carried, so that only the last addition rounds. */
+    float hi = f * 0.693147182f;
+    float lo = fmaf(f, 0.693147182f, -hi) + f * -1.90465421e-9f;
+    float p = kg_exp_near_zero(hi);
+    return kg_scale2(fmaf(p, lo, p), (int)n);
+}
+
+static __device__ __forceinline__ float kg_sigmoidf(float x)
+{
+    return 1.0f / (1.0f + kg_expf(-x));
+}
+
+static __device__ __forceinline__ float kg_siluf(float x)
+{
+    if (x < -104.0f) /* also keeps -inf / inf away */
+        return -0.0f;
+    return x / (1.0f + kg_expf(-x));
+}
+
+/* exp(x) in f64 for |x| <= 700, within 1e-14 of the true value. */
+static __device__ __forceinline__ double kg_exp_f64(double x)
+{
+    double n = x * 1.4426950408889634 + KG_ROUND_F64 - KG_ROUND_F64;
+    double r = x - n * 0.693147180369123816490;
+    r = r - n * 1.90821492927058770002e-10;
+    double p = 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    return p * __longlong_as_double((long long)((int64_t)n + 1023) << 52);
+}
+
+/* log(x) in f64 for normal x > 0: 2 atanh((m - 1)/(m + 1)) with m in [0.70, 1.42). */
+static __device__ __forceinline__ double kg_log_f64(double x)
+{
+    int64_t bits = __double_as_longlong(x);
+    int64_t n = (bits - 0x3fe6a09e667f3bcdll) >> 52; /* 0x3fe6.. is sqrt(1/2) */
+    double m = __longlong_as_double((long long)(bits - n * (1ll << 52)));
+    double s = (m - 1.0) / (m + 1.0);
+    double z = s * s;
+    double p = 1.0 / 21.0;
+    p = p * z + 1.0 / 19.0;
+    p = p * z + 1.0 / 17.0;
+    p = p * z + 1.0 / 15.0;
+    p = p * z + 1.0 / 13.0;
+    p = p * z + 1.0 / 11.0;
+    p = p * z + 1.0 / 9.0;
+    p = p * z + 1.0 / 7.0;
+    p = p * z + 1.0 / 5.0;
+    p = p * z + 1.0 / 3.0;
+    return (double)n * 0.69314718055994531 + (2.0 * s + 2.0 * s * z * p);
+}
+
+/* log of 0, of negative numbers, infinity and NaN; true if x is one of them. */
+static __device__ __forceinline__ bool kg_log_special(float x, float *result)
+{
+    if (x > 0.0f && x < INFINITY)
+        return false;
+    *result = x == 0.0f ? -INFINITY : x > 0.0f ? INFINITY : NAN;
+    return true;
+}
+
+static __device__ __forceinline__ float kg_logf(float x)
+{
+    float special;
+    return kg_log_special(x, &special) ? special : (float)kg_log_f64((double)x);
+}
+
+static __device__ __forceinline__ float kg_log2f(float x)
+{
+    float special;
+    return kg_log_special(x, &special)
+               ? special
+               : (float)(kg_log_f64((double)x) * 1.4426950408889634);
+}
+
+static __device__ __forceinline__ float kg_powf(float x, float y)
+{
+    if (!(x >= 1.17549435e-38f && x < INFINITY) || y != y)
+        return NAN;
+    double e = kg_log_f64((double)x) * (double)y;
+    e = e > 700.0 ? 700.0 : e < -700.0 ? -700.0 : e;
+    return (float)kg_exp_f64(e);
+}
+
+static __device__ __forceinline__ double kg_tanh_f64(double x)
+{
+    if (x > -0.001 && x < 0.001) /* the fraction below would cancel */
+        return x - x * x * x * (1.0 / 3.0);
+    double c = x > 20.0 ? 20.0 : x < -20.0 ? -20.0 : x;
+    double t = kg_exp_f64(2.0 * c);
+    return (t - 1.0) / (t + 1.0);
+}
+
+static __device__ __forceinline__ float kg_tanhf(float x)
+{
+    return x != x ? x : x == 0.0f ? x : (float)kg_tanh_f64((double)x);
+}
+
+static __device__ __forceinline__ float kg_softplusf(float x)
+{
+    if (!(x < 40.0f)) /* exp(-40) is below half an ulp; NaN passes through */
+        return x;
+    if (x < -104.0f)
+        return 0.0f;
+    double t = kg_exp_f64((double)x);
+    if (t < 1e-4) /* 1 + t would drop digits of t */
+        return (float)(t - t * t * 0.5 + t * t * t * (1.0 / 3.0));
+    return (float)kg_log_f64(1.0 + t);
+}
+
+/* x / (1 + exp(-2u)), which is x/2 (1 + tanh u) without its cancellation. */
+static __device__ __forceinline__ float kg_gelu_tanhf(float x)
+{
+    if (x != x || x > 100.0f)
+        return x;
+    if (x < -100.0f)
+        return -0.0f;
+    double v = (double)x;
+    double u = 1.5957691216057308 * (v + 0.044715 * v * v * v);
+    u = u > 700.0 ? 700.0 : u < -700.0 ? -700.0 : u;
+    return (float)(v / (1.0 + kg_exp_f64(-u)));
+}
+
+/* sin of `x` (quarter 0) or of x + pi/2 (quarter 1), Taylor on [-pi/4, pi/4] in f64. The
+   reduction is exact to 2^-60 or so for |x| <= 2^20: pi/2 in two parts, the first with 33
+   bits, so that its multiple is exact. */
+static __device__ __forceinline__ float kg_sin_quarter(float x, int quarter)
+{
+    if (!(x >= -1048576.0f && x <= 1048576.0f))
+        return NAN;
+    double v = (double)x;
+    double n = v * 0.63661977236758134 + KG_ROUND_F64 - KG_ROUND_F64;
+    double r = v - n * 1.57079632673412561417;
+    r = r - n * 6.07710050650619224932e-11;
+    double z = r * r;
+    int k = ((int)n + quarter) & 3;
+    double y;
+    if ((k & 1) == 0) {
+        double p = 1.0 / 6227020800.0;
+        p = p * z - 1.0 / 39916800.0;
+        p = p * z + 1.0 / 362880.0;
+        p = p * z - 1.0 / 5040.0;
+        p = p * z + 1.0 / 120.0;
+        p = p * z - 1.0 / 6.0;
+        y = r + r * z * p;
+    } else {
+        double p = 1.0 / 479001600.0;
+        p = p * z - 1.0 / 3628800.0;
+        p = p * z + 1.0 / 40320.0;
+        p = p * z - 1.0 / 720.0;
+        p = p * z + 1.0 / 24.0;
+        p = p * z - 0.5;
+        y = 1.0 + z * p;
+    }
+    return (float)((k & 2) != 0 ? -y : y);
+}
+
+static __device__ __forceinline__ float kg_sinf(float x)
+{
+    return kg_sin_quarter(x, 0);
+}
+
+static __device__ __forceinline__ float kg_cosf(float x)
+{
+    return kg_sin_quarter(x, 1);
+}
+
+#endif
