@@ -63,13 +63,14 @@ struct kg_resolved {
     char *sha256;       /* 64 lower-case hex digits if the entry gives one, else NULL */
     size_t n_tried;     /* candidates looked at, the found one included */
     char **tried;
-    char how[96];   /* "KGATE_MODELS_DIR", "--model", "search list: ~/models",
+    char how[256];  /* "KGATE_MODELS_DIR", "--model", "search list: ~/models",
                            "legacy path", with ", fallback of ID" after it if it is one */
     char miss[512]; /* if not found: one line that says what to do */
 };
 
 /* Finds the file behind `id`. A file that is not there is not an error: found is
-   KG_FOUND_NOT and miss says so. Fails (KG_E_INVALID) for an id that models.yaml lacks.
+   KG_FOUND_NOT and miss says so. Fails for an id that models.yaml lacks (KG_E_INVALID)
+   and for `$model` when the --model path is not there (KG_E_IO).
    On success the result is to be cleared by the caller. */
 int kg_models_resolve(const struct kg_models *models, const struct kg_models_query *query,
                       const char *id, struct kg_resolved *resolved,
