@@ -17,6 +17,7 @@
 
 #include <stdint.h>
 
+#include "kgate/ops/ceiling.h"
 #include "kgate/ops/device.h"
 #include "kgate/ops/matvec.h"
 #include "kgate/status.h"
@@ -25,6 +26,21 @@
 #define KG_PROVIDER_ABI 1u
 #define KG_PROVIDER_SYMBOL "kgate_provider"
 
+/* Tables whose header is not included here are declared there. */
+struct kg_norm_ops;
+struct kg_elementwise_ops;
+struct kg_ssm_ops;
+struct kg_gdn_ops;
+struct kg_mmvq_ops;
+struct kg_fp8_ops;
+struct kg_gemm_ops;
+struct kg_kv_ops;
+struct kg_attention_ops;
+struct kg_grouped_ops;
+struct kg_router_ops;
+struct kg_expert_cache_ops;
+struct kg_dsv4_ops;
+
 struct kg_provider {
     uint32_t abi;         /* KG_PROVIDER_ABI */
     uint32_t size;        /* sizeof(struct kg_provider) */
@@ -32,6 +48,20 @@ struct kg_provider {
     const char *build_id; /* what tells two builds apart: compiler, flags, version */
     const struct kg_device_ops *device; /* required */
     const struct kg_matvec_ops *matvec;
+    const struct kg_ceiling_ops *ceiling;
+    const struct kg_norm_ops *norm;
+    const struct kg_elementwise_ops *elementwise;
+    const struct kg_ssm_ops *ssm;
+    const struct kg_gdn_ops *gdn;
+    const struct kg_mmvq_ops *mmvq;
+    const struct kg_fp8_ops *fp8;
+    const struct kg_gemm_ops *gemm;
+    const struct kg_kv_ops *kv;
+    const struct kg_attention_ops *attention;
+    const struct kg_grouped_ops *grouped;
+    const struct kg_router_ops *router;
+    const struct kg_expert_cache_ops *expert_cache;
+    const struct kg_dsv4_ops *dsv4;
 };
 
 #ifdef __cplusplus
