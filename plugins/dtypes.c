@@ -1,0 +1,293 @@
+/*
+ * dtypes: every weight type, against the values that ggml itself gives.
+ *
+ * The golden file holds, for each type T, T.weight (512 x 24) and T.expected_f32, and for
+ * block types T.rawbytes, whose codes are arbitrary, with T.rawbytes.expected_f32. Cells
+ * come from the oracle's table of types: a new row there brings its cells along.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "plugins/matvec_cells.h"
+
+/* ---- cells of one type ---- */
+
+/* NaNs differ in payload between devices: make them one. */
+static float *canonical(struct kg_cell *cell, const float *x, size_t n)
+{
+    float *y = kg_alloc(cell, n * sizeof *y);
+
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] == x[i] ? x[i] : NAN;
+    return y;
+}
+
+/* GGUF names spell the K as a capital: "q4_K.weight". */
+static const struct kg_tensor *golden(struct kg_cell *cell,
+                                      const struct kg_oracle_type *type, const char *what)
+{
+    char name[64];
+    size_t length = strlen(type->id);
+
+    memcpy(name, type->id, length);
+    if (length > 2 && memcmp(name + length - 2, "_k", 2) == 0)
+        name[length - 1] = 'K';
+    name[length] = '.';
+    strcpy(name + length + 1, what);
+    return kg_tensor(cell, "golden", name);
+}
+
+static void need_type(struct kg_cell *cell, const struct kg_oracle_type *type,
+                      const struct kg_tensor *tensor)
+{
+    if (tensor->type != type->type)
+        kg_error(cell, "%s is %s in the golden file", tensor->name,
+                 kg_type_name(tensor->type));
+}
+
+static void check_dequant(struct kg_cell *cell, const struct kg_oracle_type *type,
+                          const char *source, const char *expected)
+{
+    const struct kg_tensor *src = golden(cell, type, source);
+    const struct kg_tensor *want = golden(cell, type, expected);
+    size_t n = (size_t)(src->ne[0] * src->ne[1]);
+    struct kg_cost cost = {(double)src->bytes + 4.0 * (double)n, 0, NULL};
+
+    need_type(cell, type, src);
+    if (want->type != KG_TYPE_F32 || want->bytes != 4 * n)
+        kg_error(cell, "%s and %s differ in shape", src->name, want->name);
+    struct kg_buf *dsrc = kg_input(cell, source, src->data, src->bytes);
+    struct kg_buf *dy = kg_output(cell, "y", 4 * n);
+    KG_ARM(cell, source, &cost,
+           KG_OPS(cell, matvec, dequantize)(type->type, kg_ptr(dsrc), kg_ptr(dy),
+                                            (int64_t)n, kg_stream(cell)));
+    kg_check_exact(cell, source, canonical(cell, kg_fetch(dy), n),
+                   canonical(cell, want->data, n), n, 4);
+}
+
+static void run_dequant(struct kg_cell *cell, const void *row)
+{
+    const struct kg_oracle_type *type = row;
+
+    check_dequant(cell, type, "weight", "expected_f32");
+    if (type->split)
+        check_dequant(cell, type, "rawbytes", "rawbytes.expected_f32");
+}
+
+/*
+ * Stage A against unit vectors: output [e][b] is element e of block b, exactly. The
+ * matrix is the tensor with one block a row, so that a block with an infinity spoils only
+ * its own outputs: 0 * inf makes them NaN, in the kernel as in the oracle.
+ */
+static void run_unit(struct kg_cell *cell, const void *row)
+{
+    const struct kg_oracle_type *type = row;
+    const struct kg_tensor *src = golden(cell, type, type->split ? "rawbytes" : "weight");
+    const struct kg_type_info *info = kg_type_info(type->type);
+    int64_t in = info->block > 1 ? info->block : 32;
+    int64_t out = src->ne[0] * src->ne[1] / in;
+    size_t n = (size_t)(in * out);
+    float *x = kg_alloc(cell, (size_t)(in * in) * sizeof *x);
+    double *y = kg_alloc(cell, n * sizeof *y);
+    float *want = kg_alloc(cell, n * sizeof *want);
+    float *got = kg_alloc(cell, n * sizeof *got);
+
+    need_type(cell, type, src);
+    for (int64_t i = 0; i < in; i++)
+        x[i * in + i] = 1;
+    struct kg_buf *dw = kg_input(cell, "w", src->data, src->bytes);
+    struct kg_buf *dx = kg_input(cell, "x", x, (size_t)(in * in) * sizeof *x);
+    struct kg_buf *dy = kg_output(cell, "y", n * sizeof *got);
+    KG_ARM(cell, "stage-a", NULL,
+           KG_OPS(cell, matvec, stage_a)(type->type, kg_ptr(dw), kg_ptr(dx), kg_ptr(dy),
+                                         in, out, in, kg_stream(cell)));
+    kg_oracle_must(cell, kg_oracle_linear_f32(type, src->data, x, y, NULL, in, out, in));
+    memcpy(got, kg_fetch(dy), n * sizeof *got);
+    for (size_t i = 0; i < n; i++) {
+        want[i] = (float)y[i] + 0.0f; /* + 0: the sign of a zero sum is not checked */
+        got[i] += 0.0f;
+    }
+    kg_check_exact(cell, "unit", canonical(cell, got, n), canonical(cell, want, n), n, 4);
+}
+
+static void run_golden_a(struct kg_cell *cell, const void *row)
+{
+    const struct kg_tensor *src = golden(cell, row, "weight");
+
+    need_type(cell, row, src);
+    struct kg_weights w = kg_weights_of(cell, src);
+    kg_run_stage_a(cell, &w, 2, 61);
+}
+
+static void run_golden_b(struct kg_cell *cell, const void *row)
+{
+    const struct kg_tensor *src = golden(cell, row, "weight");
+
+    need_type(cell, row, src);
+    struct kg_weights w = kg_weights_of(cell, src);
+    kg_run_stage_b(cell, &w, 2, 61);
+}
+
+/* ---- ragged shapes ---- */
+
+/* Odd numbers of blocks, few and odd rows, batches around the kernels' tile of four. A
+   plain float type counts 37 elements as a block. */
+struct shape {
+    int blocks, out, m;
+};
+
+static const struct shape shapes[] = {
+    {1,  1, 1},
+    {3,  3, 2},
+    {5,  7, 5},
+    {17, 3, 1},
+    {33, 7, 5},
+    {65, 1, 2},
+};
+
+struct ragged {
+    const struct kg_oracle_type *type;
+    const struct shape *shape;
+    int64_t in;
+};
+
+static void run_ragged_a(struct kg_cell *cell, const void *row)
+{
+    const struct ragged *r = row;
+    struct kg_weights w = kg_weights_made(cell, r->type, r->in, r->shape->out);
+
+    kg_run_stage_a(cell, &w, r->shape->m, 7);
+}
+
+static void run_ragged_b(struct kg_cell *cell, const void *row)
+{
+    const struct ragged *r = row;
+    struct kg_weights w = kg_weights_made(cell, r->type, r->in, r->shape->out);
+
+    kg_run_stage_b(cell, &w, r->shape->m, 7);
+}
+
+/* ---- q8_1 ---- */
+
+struct q8_1_row {
+    const char *id;
+    int64_t rows, cols;
+    /* fills block b of x, which starts as the pinned vector */
+    void (*fill)(float *x, int64_t b);
+};
+
+/* d = 2^(b - 2), so that every other value is half way between two codes. */
+static void fill_ties(float *x, int64_t b)
+{
+    float d = ldexpf(1, (int)(b % 8) - 2);
+
+    for (int i = 0; i < 32; i++)
+        x[i] = d * ((float)(i - 16) + 0.5f) * (i % 3 == 0 ? 3 : 1);
+    x[b % 32] = b % 2 ? -127 * d : 127 * d;
+}
+
+static void fill_zero_blocks(float *x, int64_t b)
+{
+    for (int i = 0; i < 32 && b % 2 == 0; i++)
+        x[i] = i % 5 == 0 ? -0.0f : 0.0f;
+}
+
+/* The sum of a block goes from 65504, the largest half, to past 10^37. */
+static void fill_large_sum(float *x, int64_t b)
+{
+    static const float levels[] = {2047, 2048, 3000, 1e6f, 1e20f, 5e35f};
+
+    for (int i = 0; i < 32; i++)
+        x[i] = levels[b / 2 % 6] * (b % 2 ? -1 : 1) * (1 - (float)i / 4096);
+}
+
+/* amax = 127 * 2^-n: the scale is the smallest normal, subnormal with a finite inverse,
+   with an infinite one, the smallest subnormal, and zero though the block is not. */
+static void fill_tiny(float *x, int64_t b)
+{
+    static const int exponents[] = {-126, -127, -128, -133, -149, -151};
+    double top = ldexp(127, exponents[b % 6]);
+
+    for (int i = 0; i < 32; i++)
+        x[i] = (float)(top * (1 - i / 16.0));
+}
+
+static const struct q8_1_row q8_1_rows[] = {
+    {"random",      5, 224,  NULL            },
+    {"one-block",   1, 32,   NULL            },
+    {"ties",        3, 256,  fill_ties       },
+    {"zero-blocks", 3, 160,  fill_zero_blocks},
+    {"large-sum",   2, 192,  fill_large_sum  },
+    {"tiny",        2, 192,  fill_tiny       },
+    {"long-row",    1, 4128, NULL            },
+};
+
+static void run_q8_1(struct kg_cell *cell, const void *row_)
+{
+    const struct q8_1_row *row = row_;
+    float *x = kg_pr(cell, (size_t)(row->rows * row->cols), 17, 0.1f);
+
+    for (int64_t b = 0; row->fill && b < row->rows * row->cols / 32; b++)
+        row->fill(x + 32 * b, b);
+    kg_param_i(cell, "rows", row->rows);
+    kg_param_i(cell, "cols", row->cols);
+    kg_run_q8_1(cell, x, row->rows, row->cols);
+}
+
+/* ---- plan ---- */
+
+static void add(struct kg_plan *p, const struct kg_oracle_type *type, const char *what,
+                kg_cell_fn *run)
+{
+    kg_plan_addf(p, &(struct kg_cell_spec){NULL, run, type, "golden", KG_CELL_ORDERED},
+                 "dtypes.%s.%s", type->id, what);
+}
+
+static void add_ragged(struct kg_plan *p, const struct kg_oracle_type *type,
+                       const char *stage, kg_cell_fn *run)
+{
+    const struct kg_type_info *info = kg_type_info(type->type);
+
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct ragged *row = kg_plan_alloc(p, sizeof *row);
+        *row = (struct ragged){type, &shapes[i],
+                               shapes[i].blocks * (info->block > 1 ? info->block : 37)};
+        kg_plan_addf(p, &(struct kg_cell_spec){NULL, run, row, NULL, KG_CELL_ORDERED},
+                     "dtypes.%s.%s.%dx%d-m%d", type->id, stage, (int)row->in,
+                     row->shape->out, row->shape->m);
+    }
+}
+
+static void plan(struct kg_plan *p)
+{
+    for (size_t i = 0; i < sizeof q8_1_rows / sizeof q8_1_rows[0]; i++)
+        kg_plan_addf(
+            p,
+            &(struct kg_cell_spec){NULL, run_q8_1, &q8_1_rows[i], NULL, KG_CELL_ORDERED},
+            "dtypes.q8_1.%s", q8_1_rows[i].id);
+    for (size_t i = 0; i < kg_oracle_n_types; i++) {
+        const struct kg_oracle_type *type = &kg_oracle_types[i];
+        add(p, type, "dequant", run_dequant);
+        add(p, type, "unit", run_unit);
+        add(p, type, "stage-a", run_golden_a);
+        add_ragged(p, type, "stage-a", run_ragged_a);
+        if (type->stage_b) {
+            add(p, type, "stage-b", run_golden_b);
+            add_ragged(p, type, "stage-b", run_ragged_b);
+        }
+    }
+}
+
+static const struct kg_role roles[] = {
+    {"golden", "gguf", "every weight type with ggml's own values"},
+    {NULL,     NULL,   NULL                                      },
+};
+
+const struct kg_section kgate_section = {
+    .abi = KG_SECTION_ABI,
+    .size = sizeof(struct kg_section),
+    .name = "dtypes",
+    .summary = "dequantization, stages A and B and q8_1 for every weight type",
+    .roles = roles,
+    .plan = plan,
+};
