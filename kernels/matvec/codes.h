@@ -79,7 +79,7 @@ static __device__ inline int q3_scale(const uint8_t *q, int j)
 static __device__ inline float e8m0_half(int e)
 {
     uint32_t bits = e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23;
-    return kg_bits_to_f32(bits);
+    return __uint_as_float(bits);
 }
 
 /* Half of the UE4M3 scale by ggml's CPU rule: byte 0x7F reads 0, otherwise bit 7 is ignored,
@@ -91,7 +91,7 @@ static __device__ inline float ue4m3_half(int code)
         return 0.0f;
     if (e == 0)
         return (float)m * 0x1p-10f;
-    return kg_bits_to_f32((uint32_t)(e + 119) << 23 | (uint32_t)m << 20);
+    return __uint_as_float((uint32_t)(e + 119) << 23 | (uint32_t)m << 20);
 }
 
 #endif

@@ -46,7 +46,7 @@ static __device__ inline void load16_a4(const uint8_t *p, uint32_t v[4])
 /* Sixteen bytes at p, a multiple of 16. */
 static __device__ inline void load16(const uint8_t *p, uint32_t v[4])
 {
-    uint4 t = kg_load_u128(p);
+    uint4 t = kg_load_uint4(p);
     v[0] = t.x;
     v[1] = t.y;
     v[2] = t.z;
@@ -252,7 +252,7 @@ struct fmt_iq4_xs {
         int low = p[4 + (part >> 1)] >> 4 * (part & 1) & 15;
         int high = kg_load_u16(p + 2) >> 2 * part & 3;
         for (int i = 0; i < 2; i++) {
-            uint2 v = kg_load_u64(p + 8 + 16 * part + 8 * i);
+            uint2 v = kg_load_uint2(p + 8 + 16 * part + 8 * i);
             lookup16(v.x, IQ4_TABLE, &u->c[2 * i], &u->c[2 * i + 4]);
             lookup16(v.y, IQ4_TABLE, &u->c[2 * i + 1], &u->c[2 * i + 5]);
         }
@@ -319,7 +319,7 @@ struct fmt_f32 {
     enum { TYPE = KG_TYPE_F32, BYTES = 4, ALIGN = 4 };
     static __device__ inline float load(const uint8_t *row, int64_t k)
     {
-        return kg_bits_to_f32(kg_load_u32(row + 4 * k));
+        return __uint_as_float(kg_load_u32(row + 4 * k));
     }
 };
 
@@ -335,7 +335,7 @@ struct fmt_bf16 {
     enum { TYPE = KG_TYPE_BF16, BYTES = 2, ALIGN = 2 };
     static __device__ inline float load(const uint8_t *row, int64_t k)
     {
-        return kg_bits_to_f32((uint32_t)kg_load_u16(row + 2 * k) << 16);
+        return __uint_as_float((uint32_t)kg_load_u16(row + 2 * k) << 16);
     }
 };
 

@@ -20,8 +20,8 @@ static __device__ inline float larger(float a, float b)
     return b > a || b != b ? b : a;
 }
 
-__global__ void quantize_q8_1_kernel(const float *x, int8_t *q, float *d, float *s,
-                                     int64_t blocks)
+static __global__ void quantize_q8_1_kernel(const float *x, int8_t *q, float *d, float *s,
+                                            int64_t blocks)
 {
     const int64_t block = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 4;
     const int part = threadIdx.x % 4;
@@ -42,7 +42,7 @@ __global__ void quantize_q8_1_kernel(const float *x, int8_t *q, float *d, float 
     for (int i = 0; i < 8; i++)
         amax = larger(amax, fabsf(v[i]));
     for (int distance = 2; distance > 0; distance /= 2)
-        amax = larger(amax, __shfl_xor_sync(0xffffffffu, amax, distance));
+        amax = larger(amax, __shfl_xor_sync(KG_WARP_ALL, amax, distance));
     const float scale = amax / 127.0f;
     const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
 
@@ -56,7 +56,7 @@ __global__ void quantize_q8_1_kernel(const float *x, int8_t *q, float *d, float 
         words[i / 4] |= ((uint32_t)(int)code & 255u) << 8 * (i % 4);
     }
     for (int distance = 2; distance > 0; distance /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+        sum += __shfl_xor_sync(KG_WARP_ALL, sum, distance);
     if (block >= blocks)
         return;
     uint2 packed;

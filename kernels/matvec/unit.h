@@ -77,7 +77,7 @@ static __device__ inline float unit_fold(float acc, const struct unit32 &u,
 static __device__ inline float warp_sum(float v)
 {
     for (int distance = 16; distance > 0; distance /= 2)
-        v += __shfl_xor_sync(0xffffffffu, v, distance);
+        v += __shfl_xor_sync(KG_WARP_ALL, v, distance);
     return v;
 }
 
