@@ -178,10 +178,33 @@ const char *kg_select_describe(const struct kg_select *s, char *buffer, size_t s
     return buffer;
 }
 
+/* A mistyped word among good ones would be a part of the battery that silently does not
+   run. KGATE_ONLY may be meant for several manifests, so there a spare word is fine. */
+static int refuse_idle_words(const struct kg_select *s, const struct kg_manifest *m,
+                             struct kg_error *error)
+{
+    for (size_t i = 0; i < s->n_tags + s->n_only; i++) {
+        const bool tag = i < s->n_tags;
+        const char *word = tag ? s->tags[i] : s->only[i - s->n_tags];
+        bool used = !tag && s->only_from_environment;
+        for (size_t j = 0; j < m->n_sections && !used; j++)
+            used = tag ? kg_manifest_has_tag(&m->sections[j], word)
+                       : strstr(m->sections[j].name, word) != NULL;
+        if (!used)
+            return kg_error_set(error, KG_E_INVALID,
+                                "--%s: no section of %s %s \"%.100s\" (kgate list shows "
+                                "them)",
+                                tag ? "tag" : "only", m->name,
+                                tag ? "has the tag" : "has a name with", word);
+    }
+    return 0;
+}
+
 int kg_select_require_section(const struct kg_select *select,
                               const struct kg_manifest *manifest, struct kg_error *error)
 {
     char text[256];
+    KG_TRY(refuse_idle_words(select, manifest, error));
     for (size_t i = 0; i < manifest->n_sections; i++)
         if (kg_select_section(select, &manifest->sections[i], text, sizeof text))
             return 0;

@@ -40,7 +40,8 @@ uint32_t kg_select_shard_of(const char *id, uint32_t n_shards);
 /* The whole selection as one line ("--tag a --only b"), "everything" if nothing is
    restricted. */
 const char *kg_select_describe(const struct kg_select *select, char *buffer, size_t size);
-/* Fails (KG_E_INVALID, one line) if no section of the manifest is selected. */
+/* Fails (KG_E_INVALID, one line) if no section of the manifest is selected, or if a word
+   of --tag or --only fits none. */
 int kg_select_require_section(const struct kg_select *select,
                               const struct kg_manifest *manifest, struct kg_error *error);
 /* To be called when all sections are planned and no cell was selected: sets the error,

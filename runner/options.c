@@ -1,0 +1,489 @@
+#include "runner/options.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runner/options_table.h"
+#include "runner/text.h"
+
+enum { MAX_LIST = 1000, MAX_SHARDS = 1000, MAX_JOBS = 256, MAX_ORDINAL = 63 };
+enum { MAX_ROWS = 64 };    /* of the option table */
+enum { FIRST_LONG = 256 }; /* getopt's value of row 0 */
+
+static const char *const command_names[] = {"run",     "list", "models",
+                                            "version", "help", NULL};
+
+const char *kg_command_name(enum kg_command command)
+{
+    return command_names[command];
+}
+
+static int bad(struct kg_error *error, const char *option, const char *expected,
+               const char *found)
+{
+    return kg_error_set(error, KG_E_INVALID, "%s: expected %s, found \"%.100s\"", option,
+                        expected, found);
+}
+
+static int no_memory(struct kg_error *error)
+{
+    return kg_error_set(error, KG_E_MEMORY,
+                        "out of memory, or an option given more than "
+                        "%d times",
+                        MAX_LIST);
+}
+
+/* The list with room for one more; NULL if memory is gone or the list is absurd. */
+static void *grow(void *list, size_t n, size_t bytes)
+{
+    return n < MAX_LIST ? realloc(list, (n + 1) * bytes) : NULL;
+}
+
+static int add(char ***list, size_t *n, const char *text, size_t length,
+               struct kg_error *error)
+{
+    char **larger = grow(*list, *n, sizeof *larger);
+    if (!larger)
+        return no_memory(error);
+    *list = larger;
+    (*list)[*n] = strndup(text, length);
+    if (!(*list)[*n])
+        return no_memory(error);
+    ++*n;
+    return 0;
+}
+
+/* "a,b": an empty item is a mistake on the command line, nothing in a variable. */
+static int add_csv(char ***list, size_t *n, const char *text, const char *option,
+                   bool lenient, struct kg_error *error)
+{
+    for (const char *p = text;; p++) {
+        size_t length = strcspn(p, ",");
+        if (length > 0)
+            KG_TRY(add(list, n, p, length, error));
+        else if (!lenient)
+            return bad(error, option, "names separated by commas", text);
+        p += length;
+        if (*p == '\0')
+            return 0;
+    }
+}
+
+static int set_number(const char *option, const char *text, uint64_t min, uint64_t max,
+                      uint64_t *value, struct kg_error *error)
+{
+    if (kg_text_u64(text, max, value) && *value >= min)
+        return 0;
+    return kg_error_set(error, KG_E_INVALID,
+                        "%s: expected a number from %llu to %llu, found \"%.100s\"",
+                        option, (unsigned long long)min, (unsigned long long)max, text);
+}
+
+static int set_seconds(const char *option, const char *text, double *seconds,
+                       struct kg_error *error)
+{
+    if (kg_text_seconds(text, seconds))
+        return 0;
+    return bad(error, option, "a time such as 30s, 10m or 2h", text);
+}
+
+static int set_device(const char *text, struct kg_options *o, struct kg_error *error)
+{
+    uint64_t ordinal = 0;
+    o->device_text = text;
+    o->ordinal = 0;
+    if (strcmp(text, "auto") == 0)
+        o->device = KG_DEVICE_AUTO;
+    else if (strcmp(text, "emu") == 0)
+        o->device = KG_DEVICE_EMU;
+    else if (strcmp(text, "cuda") == 0)
+        o->device = KG_DEVICE_CUDA;
+    else if (strncmp(text, "cuda:", 5) == 0 &&
+             kg_text_u64(text + 5, MAX_ORDINAL, &ordinal))
+        o->device = KG_DEVICE_CUDA;
+    else
+        return bad(error, "--device", "auto, emu, cuda or cuda:N", text);
+    o->ordinal = (int)ordinal;
+    return 0;
+}
+
+static int set_shard(const char *text, struct kg_options *o, struct kg_error *error)
+{
+    static const char expected[] = "I/N with 1 <= I <= N <= 1000";
+    char part[8];
+    uint64_t i, n;
+    size_t length = strcspn(text, "/");
+    if (text[length] != '/' || length >= sizeof part)
+        return bad(error, "--shard", expected, text);
+    memcpy(part, text, length);
+    part[length] = '\0';
+    if (!kg_text_u64(text + length + 1, MAX_SHARDS, &n) || n == 0 ||
+        !kg_text_u64(part, n, &i) || i == 0)
+        return bad(error, "--shard", expected, text);
+    o->select.shard = (uint32_t)i;
+    o->select.n_shards = (uint32_t)n;
+    return 0;
+}
+
+static int add_param(const char *text, struct kg_options *o, struct kg_error *error)
+{
+    struct kg_param_override *larger = grow(o->params, o->n_params, sizeof *larger);
+    if (!larger)
+        return no_memory(error);
+    o->params = larger;
+    struct kg_param_override *p = &o->params[o->n_params];
+    const char *equals = strchr(text, '=');
+    const char *dot = memchr(text, '.', equals ? (size_t)(equals - text) : 0);
+    if (!dot || equals[1] == '\0')
+        return bad(error, "--param", "SECTION.KEY=VALUE", text);
+    p->section = strndup(text, (size_t)(dot - text));
+    p->key = strndup(dot + 1, (size_t)(equals - dot - 1));
+    p->value = equals + 1;
+    o->n_params++; /* from here on the options own them */
+    if (!p->section || !p->key)
+        return no_memory(error);
+    if (!kg_text_is_name(p->section) || !kg_text_is_name(p->key))
+        return bad(error, "--param", "SECTION.KEY=VALUE", text);
+    return 0;
+}
+
+static int set_text(const char *option, const char *text, const char **value,
+                    struct kg_error *error)
+{
+    if (*text == '\0')
+        return kg_error_set(error, KG_E_INVALID, "%s: expected a value", option);
+    *value = text;
+    return 0;
+}
+
+static int add_plugin_dir(const char *text, struct kg_options *o, struct kg_error *error)
+{
+    const char **larger = grow(o->plugin_dirs, o->n_plugin_dirs, sizeof *larger);
+    if (!larger)
+        return no_memory(error);
+    o->plugin_dirs = larger;
+    KG_TRY(set_text("--plugin-dir", text, &o->plugin_dirs[o->n_plugin_dirs], error));
+    o->n_plugin_dirs++;
+    return 0;
+}
+
+static int apply(enum option_id id, const char *text, struct kg_options *o,
+                 struct kg_error *error)
+{
+    struct kg_select *s = &o->select;
+    uint64_t number = 0;
+    switch (id) {
+    case OPT_TAG:
+        return add_csv(&s->tags, &s->n_tags, text, "--tag", false, error);
+    case OPT_ONLY:
+        return add_csv(&s->only, &s->n_only, text, "--only", false, error);
+    case OPT_CELL:
+        if (*text == '\0')
+            return bad(error, "--cell", "a glob", text);
+        return add(&s->cells, &s->n_cells, text, strlen(text), error);
+    case OPT_FAST:
+        s->fast = true;
+        return 0;
+    case OPT_SHARD:
+        return set_shard(text, o, error);
+    case OPT_PARAM:
+        return add_param(text, o, error);
+    case OPT_DEVICE:
+        return set_device(text, o, error);
+    case OPT_PROVIDER:
+        return set_text("--provider", text, &o->provider, error);
+    case OPT_AGAINST:
+        return set_text("--against", text, &o->against, error);
+    case OPT_PLUGIN_DIR:
+        return add_plugin_dir(text, o, error);
+    case OPT_MODEL:
+        return set_text("--model", text, &o->model, error);
+    case OPT_MODELS:
+        return set_text("--models", text, &o->models_file, error);
+    case OPT_SYNTHETIC_ACTIVATIONS:
+        o->synthetic_activations = true;
+        return 0;
+    case OPT_JOBS:
+        KG_TRY(set_number("--jobs", text, 1, MAX_JOBS, &number, error));
+        o->jobs = (unsigned)number;
+        return 0;
+    case OPT_SEED: /* JSON numbers of the result are signed */
+        o->has_seed = true;
+        return set_number("--seed", text, 0, INT64_MAX, &o->seed, error);
+    case OPT_SCHEDULE:
+        return set_number("--schedule", text, 1, INT64_MAX, &o->schedule_seed, error);
+    case OPT_LIMIT_CELL:
+        return set_seconds("--limit-cell", text, &o->limit_cell, error);
+    case OPT_LIMIT_SECTION:
+        return set_seconds("--limit-section", text, &o->limit_section, error);
+    case OPT_REQUIRE_COMPLETE:
+        o->require_complete = true;
+        return 0;
+    case OPT_BENCH:
+        o->bench = true;
+        return 0;
+    case OPT_TIMINGS:
+        o->timings = true;
+        return 0;
+    case OPT_RESULTS:
+        return set_text("--results", text, &o->results, error);
+    case OPT_OUTPUT:
+        return set_text("--output", text, &o->output, error);
+    case OPT_CELLS:
+        o->cells = true;
+        return 0;
+    case OPT_VERIFY:
+        o->verify = true;
+        return 0;
+    case OPT_JSON:
+        o->json = true;
+        return 0;
+    case OPT_QUIET:
+        o->quiet = true;
+        return 0;
+    case OPT_VERBOSE:
+        o->verbose = true;
+        return 0;
+    case OPT_NO_COLOR:
+        o->no_color = true;
+        return 0;
+    case OPT_HELP:
+        o->help_asked = true;
+        return 0;
+    }
+    return 0;
+}
+
+static unsigned mask_of(enum kg_command command)
+{
+    return command == KG_COMMAND_RUN       ? FOR_RUN
+           : command == KG_COMMAND_LIST    ? FOR_LIST
+           : command == KG_COMMAND_MODELS  ? FOR_MODELS
+           : command == KG_COMMAND_VERSION ? FOR_VERSION
+                                           : FOR_HELP;
+}
+
+static const struct option_row *find_row(const char *name, size_t length)
+{
+    for (size_t i = 0; i < n_option_rows; i++)
+        if (strlen(option_rows[i].name) == length &&
+            strncmp(option_rows[i].name, name, length) == 0)
+            return &option_rows[i];
+    return NULL;
+}
+
+static int unknown_option(const char *token, struct kg_options *o, struct kg_error *error)
+{
+    const char *command = kg_command_name(o->command);
+    if (strncmp(token, "--", 2) != 0)
+        return kg_error_set(error, KG_E_INVALID,
+                            "unknown option in \"%.60s\" (see kgate %s --help)", token,
+                            command);
+    /* The nearest among the options of this command; the list ends with NULL. */
+    const char *names[MAX_ROWS] = {NULL};
+    size_t n = 0;
+    for (size_t i = 0; i < n_option_rows && n + 1 < sizeof names / sizeof names[0]; i++)
+        if (option_rows[i].commands & mask_of(o->command))
+            names[n++] = option_rows[i].name;
+    char word[64] = "";
+    size_t length = strcspn(token + 2, "=");
+    if (length < sizeof word)
+        memcpy(word, token + 2, length);
+    const char *near = kg_text_nearest(word, names);
+    if (near)
+        return kg_error_set(error, KG_E_INVALID,
+                            "unknown option \"--%s\", did you mean \"--%s\"?", word,
+                            near);
+    return kg_error_set(error, KG_E_INVALID,
+                        "unknown option \"%.60s\" (see kgate %s --help)", token, command);
+}
+
+/* Takes one option that getopt found, or says why it is none. */
+static int take(int value, const char *token, struct kg_options *o,
+                struct kg_error *error)
+{
+    const bool is_long = strncmp(token, "--", 2) == 0;
+    const struct option_row *row = NULL;
+    if (is_long) {
+        /* getopt takes an unambiguous beginning for the whole: a script that relied on
+           it would break when an option is added. */
+        row = find_row(token + 2, strcspn(token + 2, "="));
+        if (!row)
+            return unknown_option(token, o, error);
+    } else {
+        int letter = value == ':' || value == '?' ? optopt : value;
+        for (size_t i = 0; i < n_option_rows && !row; i++)
+            if (letter != 0 && option_rows[i].letter == letter)
+                row = &option_rows[i];
+        if (!row)
+            return unknown_option(token, o, error);
+    }
+    if (value == ':')
+        return kg_error_set(error, KG_E_INVALID, "--%s: expected a value (%s)", row->name,
+                            row->argument ? row->argument : "");
+    if (value == '?')
+        return kg_error_set(error, KG_E_INVALID, "--%s takes no value", row->name);
+    if (!(row->commands & mask_of(o->command)))
+        return kg_error_set(error, KG_E_INVALID,
+                            "--%s is not an option of kgate %s (see kgate %s --help)",
+                            row->name, kg_command_name(o->command),
+                            kg_command_name(o->command));
+    return apply(row->id, optarg, o, error);
+}
+
+static int find_command(const char *word, enum kg_command *command,
+                        struct kg_error *error)
+{
+    for (size_t i = 0; command_names[i]; i++) {
+        if (strcmp(word, command_names[i]) == 0) {
+            *command = (enum kg_command)i;
+            return 0;
+        }
+    }
+    const char *near = kg_text_nearest(word, command_names);
+    if (near)
+        return kg_error_set(error, KG_E_INVALID,
+                            "unknown command \"%.60s\", did you mean \"%s\"?", word,
+                            near);
+    return kg_error_set(
+        error, KG_E_INVALID,
+        "unknown command \"%.60s\", expected run, list, models, version or help", word);
+}
+
+static int take_operand(const char *text, struct kg_options *o, struct kg_error *error)
+{
+    if (o->command == KG_COMMAND_RUN || o->command == KG_COMMAND_LIST) {
+        if (o->manifest)
+            return kg_error_set(error, KG_E_INVALID,
+                                "expected one manifest, found \"%.100s\" and \"%.100s\"",
+                                o->manifest, text);
+        return set_text("MANIFEST", text, &o->manifest, error);
+    }
+    if (o->command == KG_COMMAND_HELP && o->help_on == KG_COMMAND_HELP)
+        return find_command(text, &o->help_on, error);
+    return kg_error_set(error, KG_E_INVALID, "kgate %s: unexpected \"%.100s\"",
+                        kg_command_name(o->command), text);
+}
+
+static int parse_words(int argc, char **argv, struct kg_options *o,
+                       struct kg_error *error)
+{
+    struct option longs[MAX_ROWS];
+    char shorts[128] = "-:"; /* operands in place; a missing value is ':' */
+    size_t n_shorts = 2, n = n_option_rows;
+    if (n >= sizeof longs / sizeof longs[0])
+        abort();
+    for (size_t i = 0; i < n; i++) {
+        const struct option_row *row = &option_rows[i];
+        longs[i] =
+            (struct option){row->name, row->argument ? required_argument : no_argument,
+                            NULL, FIRST_LONG + (int)i};
+        if (row->letter)
+            shorts[n_shorts++] = row->letter;
+        if (row->letter && row->argument)
+            shorts[n_shorts++] = ':';
+    }
+    shorts[n_shorts] = '\0';
+    longs[n] = (struct option){NULL, 0, NULL, 0};
+
+    opterr = 0;
+    optind = 0; /* glibc: start afresh */
+    for (;;) {
+        int at = optind ? optind : 1;
+        int value = getopt_long(argc, argv, shorts, longs, NULL);
+        if (value == -1)
+            break;
+        if (value == 1)
+            KG_TRY(take_operand(optarg, o, error));
+        else
+            KG_TRY(take(value, argv[at], o, error));
+    }
+    for (int i = optind; i < argc; i++) /* after "--" */
+        KG_TRY(take_operand(argv[i], o, error));
+    return 0;
+}
+
+static const char *variable(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+static int take_environment(struct kg_options *o, struct kg_error *error)
+{
+    o->models_dir = variable("KGATE_MODELS_DIR");
+    if (o->command != KG_COMMAND_RUN && o->command != KG_COMMAND_LIST)
+        return 0;
+    const char *only = variable("KGATE_ONLY"), *fast = variable("KGATE_FAST");
+    if (only && o->select.n_only == 0) {
+        KG_TRY(
+            add_csv(&o->select.only, &o->select.n_only, only, "KGATE_ONLY", true, error));
+        o->select.only_from_environment = true;
+    }
+    if (fast && !o->select.fast) {
+        if (strcmp(fast, "0") != 0 && strcmp(fast, "1") != 0)
+            return bad(error, "KGATE_FAST", "0 or 1", fast);
+        o->select.fast = o->select.fast_from_environment = fast[0] == '1';
+    }
+    return 0;
+}
+
+static int check(const struct kg_options *o, struct kg_error *error)
+{
+    if (o->quiet && o->verbose)
+        return kg_error_set(error, KG_E_INVALID,
+                            "--quiet and --verbose exclude each other");
+    if (o->limit_cell > 0 && o->limit_section > 0 && o->limit_cell > o->limit_section)
+        return kg_error_set(error, KG_E_INVALID,
+                            "--limit-cell is longer than --limit-section");
+    return 0;
+}
+
+int kg_options_parse(int argc, char **argv, struct kg_options *o, struct kg_error *error)
+{
+    memset(o, 0, sizeof *o);
+    o->device_text = "auto";
+    o->help_on = KG_COMMAND_HELP;
+    o->command = KG_COMMAND_HELP;
+    if (argc < 2)
+        return kg_error_set(error, KG_E_INVALID,
+                            "no command given, expected run, list, models, version or "
+                            "help (kgate --help explains)");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        o->help_asked = true;
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        o->command = KG_COMMAND_VERSION;
+        return 0;
+    }
+    if (argv[1][0] == '-')
+        return kg_error_set(error, KG_E_INVALID,
+                            "expected a command before \"%.60s\": run, list, models, "
+                            "version or help",
+                            argv[1]);
+    KG_TRY(find_command(argv[1], &o->command, error));
+    KG_TRY(parse_words(argc - 1, argv + 1, o, error));
+    if (o->help_asked) {
+        o->help_on = o->command;
+        o->command = KG_COMMAND_HELP;
+        return 0;
+    }
+    KG_TRY(take_environment(o, error));
+    if (!o->manifest && (o->command == KG_COMMAND_RUN || o->command == KG_COMMAND_LIST))
+        o->manifest = "quick";
+    return check(o, error);
+}
+
+void kg_options_clear(struct kg_options *o)
+{
+    kg_select_clear(&o->select);
+    for (size_t i = 0; i < o->n_params; i++) {
+        free(o->params[i].section);
+        free(o->params[i].key);
+    }
+    free(o->params);
+    free(o->plugin_dirs);
+    memset(o, 0, sizeof *o);
+}
