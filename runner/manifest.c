@@ -156,8 +156,8 @@ static int read_params(struct loader *l, const struct kg_yaml_node *node,
         return no_memory(l);
     for (size_t i = 0; i < node->count; i++) {
         KG_TRY(read_name(l, node->keys[i], "the name of a param", &list[i].key));
-        KG_TRY(kg_yaml_string(l->yaml, node->items[i], "a param", &list[i].value,
-                              l->error));
+        KG_TRY(
+            kg_yaml_string(l->yaml, node->items[i], "a param", &list[i].value, l->error));
     }
     s->params = list;
     s->n_params = node->count;

@@ -32,7 +32,12 @@ bool kg_text_seconds(const char *text, double *seconds)
     static const struct {
         const char *name;
         double seconds;
-    } units[] = {{"ms", 1e-3}, {"s", 1.0}, {"m", 60.0}, {"h", 3600.0}};
+    } units[] = {
+        {"ms", 1e-3  },
+        {"s",  1.0   },
+        {"m",  60.0  },
+        {"h",  3600.0}
+    };
 
     /* At most nine digits on either side of the point, so that the sums are exact. */
     double value = 0.0, place = 1.0;
@@ -73,7 +78,12 @@ bool kg_text_bytes(const char *text, uint64_t *bytes)
     static const struct {
         const char *name;
         int shift;
-    } units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+    } units[] = {
+        {"KiB", 10},
+        {"MiB", 20},
+        {"GiB", 30},
+        {"TiB", 40}
+    };
 
     char number[21];
     size_t n = strspn(text, "0123456789");

@@ -96,10 +96,9 @@ static int place(struct builder *b, struct kg_yaml_node *node)
     struct frame *f = &b->stack[b->depth - 1];
     if (f->node->kind == KG_YAML_MAPPING && !f->key) {
         if (node->kind != KG_YAML_SCALAR)
-            return kg_yaml_error(b->yaml, node, b->error,
-                                 "expected a scalar as a key, found %s",
-                                 node->kind == KG_YAML_MAPPING ? "a mapping"
-                                                               : "a sequence");
+            return kg_yaml_error(
+                b->yaml, node, b->error, "expected a scalar as a key, found %s",
+                node->kind == KG_YAML_MAPPING ? "a mapping" : "a sequence");
         f->key = node;
         return 0;
     }
@@ -261,8 +260,8 @@ static int syntax_error(struct builder *b, const yaml_parser_t *parser)
         return error_at(b->yaml, b->error, mark, "a tab: indent with spaces");
     char text[256];
     snprintf(text, sizeof text, "not YAML: %s%s%s",
-             parser->problem ? parser->problem : "unreadable",
-             parser->context ? " " : "", parser->context ? parser->context : "");
+             parser->problem ? parser->problem : "unreadable", parser->context ? " " : "",
+             parser->context ? parser->context : "");
     return error_at(b->yaml, b->error, mark, text);
 }
 
@@ -337,7 +336,8 @@ int kg_yaml_parse(const char *name, const void *bytes, size_t size, struct kg_ya
         rc = build(&b);
     }
     if (rc == 0 && !y->root)
-        rc = error_at(y, error, (yaml_mark_t){0}, "expected a mapping, the file is empty");
+        rc =
+            error_at(y, error, (yaml_mark_t){0}, "expected a mapping, the file is empty");
     if (rc != 0)
         kg_yaml_free(y);
     else
