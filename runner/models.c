@@ -176,13 +176,17 @@ static int link_fallbacks(struct loader *l, const struct kg_yaml_node *list)
     }
     for (size_t i = 0; i < l->m->n_models; i++) {
         const struct model *start = &l->m->models[i], *m = start;
-        for (size_t steps = 0; m->fallback; steps++) {
+        /* A chain that leads into a circle is longer than the list; it is reported at a
+           model that is part of the circle. */
+        for (size_t steps = 0; m->fallback && steps <= l->m->n_models; steps++) {
             m = m->fallback;
-            if (m == start || steps > l->m->n_models)
+            if (m == start)
                 return kg_yaml_error(
                     l->yaml, kg_yaml_get(list->items[i], "fallback"), l->error,
-                    "fallback: \"%s\" falls back on itself (through \"%s\")", start->id,
-                    start->fallback_id);
+                    "fallback: \"%s\" falls back on itself%s%s%s", start->id,
+                    start->fallback == start ? "" : " (through \"",
+                    start->fallback == start ? "" : start->fallback_id,
+                    start->fallback == start ? "" : "\")");
         }
     }
     return 0;

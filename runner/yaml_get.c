@@ -62,8 +62,8 @@ static int wrong(const struct kg_yaml *yaml, const struct kg_yaml_node *node,
     if (is_null(node))
         return kg_yaml_error(yaml, node, error, "%s: expected %s, found nothing", what,
                              expected);
-    return kg_yaml_error(yaml, node, error, "%s: expected %s, found \"%.80s\"", what,
-                         expected, node->text);
+    return kg_yaml_error(yaml, node, error, "%s: expected %s, found %s\"%.80s\"", what,
+                         expected, node->quoted ? "the string " : "", node->text);
 }
 
 int kg_yaml_mapping(const struct kg_yaml *yaml, const struct kg_yaml_node *node,
@@ -141,8 +141,11 @@ int kg_yaml_int(const struct kg_yaml *yaml, const struct kg_yaml_node *node,
     if (!node)
         return error->status;
     char expected[80];
-    snprintf(expected, sizeof expected, "a number from %lld to %lld", (long long)min,
-             (long long)max);
+    if (min == max)
+        snprintf(expected, sizeof expected, "the number %lld", (long long)min);
+    else
+        snprintf(expected, sizeof expected, "a number from %lld to %lld", (long long)min,
+                 (long long)max);
     if (node->kind != KG_YAML_SCALAR || node->quoted)
         return wrong(yaml, node, what, expected, error);
     bool negative = node->text[0] == '-';
