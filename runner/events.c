@@ -289,7 +289,7 @@ static const struct kind {
       {"params", OBJECT, false},
       {"notes", ARRAY, false},
       {"times", OBJECT, false},
-      {"bench", OBJECT, false},
+      {"timings", OBJECT, false},
       {"health", OBJECT, false},
       {"against", OBJECT, false}}                                                           },
     {"bye",    KG_EVENT_BYE,   NULL,        {{NULL, ANY, false}}                            },

@@ -42,7 +42,7 @@ static void describe_exit(int status, struct ending *e)
 
 static void describe(const struct kg_hostrun *run, int status, struct ending *e)
 {
-    const struct kg_job *job = run->job;
+    const struct kg_task *job = run->job;
     memset(e, 0, sizeof *e);
     e->verdict = KG_FAIL;
     e->reason = "hung";
@@ -182,7 +182,7 @@ bool kg_hostrun_judge(struct kg_hostrun *run, int status)
     if (run->current >= 0)
         return judge_cell(run, &e);
     if (run->phase == KG_PHASE_BYE) {
-        if (run->job->mode == KG_JOB_RUN && cells_are_left(run)) {
+        if (run->job->mode == KG_TASK_RUN && cells_are_left(run)) {
             section_error(run, "protocol", "the host said bye with cells left to run");
             kg_hostrun_abandon(run, "the host said bye before it", false);
         } else if (!is_clean) {

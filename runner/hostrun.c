@@ -116,10 +116,10 @@ static void plan_complete(struct kg_hostrun *run)
         kg_names_add(&run->ids, section->cells[i].id, &index);
     }
     run->planned = true;
-    for (size_t i = 0; i < section->n_cells && run->job->mode != KG_JOB_PROBE; i++) {
+    for (size_t i = 0; i < section->n_cells && run->job->mode != KG_TASK_PROBE; i++) {
         struct kg_result_cell *cell = &section->cells[i];
         why[0] = '\0';
-        if (w->select && !w->select(w->context, section, cell, why, sizeof why)) {
+        if (w->select && !w->select(w->select_context, section, cell, why, sizeof why)) {
             cell->selected = false;
             kg_cell_set(cell, KG_SKIP, "filtered", why);
         }
@@ -173,7 +173,7 @@ static void on_plan(struct kg_hostrun *run, const struct kg_event *event)
     }
     run->phase = KG_PHASE_IDLE;
     run->host_since = kg_now();
-    if (run->job->mode == KG_JOB_RUN)
+    if (run->job->mode == KG_TASK_RUN)
         order_cells(run);
 }
 
@@ -248,7 +248,7 @@ static void on_event(struct kg_hostrun *run, struct kg_event *event)
                                         "begin", "check",  "done", "bye"};
     struct kg_result_section *section = run->job->section;
     bool takes_plan = run->phase == KG_PHASE_PLAN ||
-                      (run->phase == KG_PHASE_DEVICE && run->job->mode == KG_JOB_PLAN);
+                      (run->phase == KG_PHASE_DEVICE && run->job->mode == KG_TASK_PLAN);
     bool is_of_cell = run->phase == KG_PHASE_CELL && event->id &&
                       strcmp(event->id, section->cells[run->current].id) == 0;
     switch (event->kind) {
@@ -263,7 +263,7 @@ static void on_event(struct kg_hostrun *run, struct kg_event *event)
             break;
         if (section->device == NULL)
             section->device = json_incref(event->json);
-        run->phase = run->job->mode == KG_JOB_PROBE ? KG_PHASE_IDLE : KG_PHASE_PLAN;
+        run->phase = run->job->mode == KG_TASK_PROBE ? KG_PHASE_IDLE : KG_PHASE_PLAN;
         return;
     case KG_EVENT_PLAN:
         if (!takes_plan)
@@ -272,7 +272,7 @@ static void on_event(struct kg_hostrun *run, struct kg_event *event)
         on_plan(run, event);
         return;
     case KG_EVENT_ERROR:
-        if (run->phase >= KG_PHASE_IDLE)
+        if (run->phase > KG_PHASE_IDLE)
             break;
         snprintf(run->error_code, sizeof run->error_code, "%s", event->reason);
         run->error_text = kg_xstrdup(event->text);
@@ -280,7 +280,7 @@ static void on_event(struct kg_hostrun *run, struct kg_event *event)
         run->host_since = kg_now();
         return;
     case KG_EVENT_BEGIN:
-        if (run->phase != KG_PHASE_IDLE || run->job->mode != KG_JOB_RUN)
+        if (run->phase != KG_PHASE_IDLE || run->job->mode != KG_TASK_RUN)
             break;
         on_begin(run, event);
         return;
@@ -357,7 +357,7 @@ void kg_hostrun_end(struct kg_hostrun *run, enum kg_ended why)
 
 void kg_hostrun_watch(struct kg_hostrun *run, double now)
 {
-    const struct kg_job *job = run->job;
+    const struct kg_task *job = run->job;
     if (run->kill_at > 0) {
         if (now >= run->kill_at)
             kg_child_signal(&run->child, SIGKILL);

@@ -34,7 +34,7 @@ enum kg_ended {
 };
 
 struct kg_hostrun {
-    struct kg_job *job;
+    struct kg_task *job;
     const struct kg_watcher *watcher;
     struct kg_child child; /* child.pid 0: no host at the moment */
     struct kg_hostlog log;

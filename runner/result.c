@@ -32,6 +32,7 @@ void kg_result_clear(struct kg_result *result)
         free(section->log_tail);
         json_decref(section->artifacts);
         json_decref(section->limits);
+        json_decref(section->plugin);
         json_decref(section->device);
     }
     free(result->sections);
@@ -161,7 +162,7 @@ static json_t *or_empty(json_t *value)
 static json_t *cell_json(const struct kg_result_section *section,
                          const struct kg_result_cell *cell)
 {
-    static const char *const optional_keys[] = {"bench", "against", "times", "health"};
+    static const char *const optional_keys[] = {"timings", "against", "times", "health"};
     json_t *json = json_object();
     set_text(json, "id", cell->id);
     set_text(json, "section", section->name);
@@ -202,6 +203,7 @@ static json_t *section_json(const struct kg_result_section *section)
     json_object_set_new(json, "restarts", json_integer(section->restarts));
     json_object_set_new(json, "seconds", json_real(section->seconds));
     json_object_set_new(json, "artifacts", or_empty(section->artifacts));
+    json_object_set_new(json, "plugin", or_empty(section->plugin));
     json_object_set_new(json, "limits", or_empty(section->limits));
     return json;
 }

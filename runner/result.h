@@ -28,7 +28,7 @@ struct kg_result_cell {
     char *signal_name; /* "SIGSEGV" where a host died of one, else NULL */
     char *log_tail;    /* the last lines of the log of a host that died, else NULL */
     json_t *checks;    /* array */
-    json_t *done;      /* the done event (digest, params, notes, bench, ...), or NULL */
+    json_t *done;      /* the done event (digest, params, notes, timings, ...), or NULL */
     double seconds;
     char *repro;
 };
@@ -51,6 +51,7 @@ struct kg_result_section {
     double seconds;
     json_t *artifacts; /* role -> what it resolved to; or NULL */
     json_t *limits;
+    json_t *plugin; /* {"digest": XXH3-128 of the file}; or NULL */
     json_t *device; /* as this section's first host told it; or NULL */
     size_t n_cells;
     struct kg_result_cell *cells;

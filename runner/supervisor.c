@@ -236,7 +236,7 @@ static int open_loop(struct loop *loop, sigset_t *old, struct kg_error *error)
     return 0;
 }
 
-int kg_supervise(struct kg_job *jobs, size_t n_jobs, unsigned at_once,
+int kg_supervise(struct kg_task *jobs, size_t n_jobs, unsigned at_once,
                  const struct kg_watcher *watcher, struct kg_error *error)
 {
     static const struct kg_watcher nobody;

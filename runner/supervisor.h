@@ -17,11 +17,11 @@
 #include "runner/error.h"
 #include "runner/result.h"
 
-enum kg_job_mode { KG_JOB_RUN, KG_JOB_PLAN, KG_JOB_PROBE };
+enum kg_task_mode { KG_TASK_RUN, KG_TASK_PLAN, KG_TASK_PROBE };
 
 /* One section to run. `section` is filled with cells, verdicts and the status. */
-struct kg_job {
-    enum kg_job_mode mode;
+struct kg_task {
+    enum kg_task_mode mode;
     json_t *order; /* the job object that goes to the host; borrowed */
     struct kg_result_section *section;
     double cell_seconds; /* limits */
@@ -32,9 +32,10 @@ struct kg_job {
 
 /* What the supervisor tells while it works. Every member may be NULL. */
 struct kg_watcher {
-    void *context;
+    void *context; /* for all but select */
     /* Decides whether a planned cell runs. If not, writes why. */
-    bool (*select)(void *context, const struct kg_result_section *section,
+    const void *select_context;
+    bool (*select)(const void *select_context, const struct kg_result_section *section,
                    const struct kg_result_cell *cell, char *why, size_t size);
     void (*section_begun)(void *context, const struct kg_result_section *section);
     void (*planned)(void *context, const struct kg_result_section *section);
@@ -52,7 +53,7 @@ struct kg_watcher {
 /* Runs the jobs in order, `at_once` at a time. Returns 0, or the number of the signal
    (SIGINT, SIGTERM, SIGHUP) that ended the run early; all hosts are gone by then. Fails
    with a negative status only if it could not work at all. */
-int kg_supervise(struct kg_job *jobs, size_t n_jobs, unsigned at_once,
+int kg_supervise(struct kg_task *jobs, size_t n_jobs, unsigned at_once,
                  const struct kg_watcher *watcher, struct kg_error *error);
 
 #endif

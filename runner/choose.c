@@ -1,0 +1,112 @@
+#include "runner/choose.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runner/escape.h"
+#include "runner/lock.h"
+#include "runner/supervisor.h"
+
+#define PROBE_SECONDS 120.0 /* a driver that has to wake up its GPUs */
+
+/* Opens the device in a host of its own. Sets choice->facts, or `error`. */
+static int probe(struct kg_choice *choice, const char *provider, struct kg_error *error)
+{
+    struct kg_result_section section = {.name = (char *)"probe"};
+    struct kg_task task = {
+        .mode = KG_TASK_PROBE,
+        .order = json_pack("{s:s, s:s, s:i}", "mode", "probe", "provider", provider,
+                           "ordinal", choice->ordinal),
+        .section = &section,
+        .cell_seconds = PROBE_SECONDS,
+        .section_seconds = PROBE_SECONDS,
+    };
+    int rc = kg_supervise(&task, 1, 1, NULL, error);
+    if (rc > 0) {
+        choice->interrupted = rc;
+        rc = 0;
+    } else if (rc == 0 && section.status != KG_SECTION_OK) {
+        rc = kg_error_set(error, KG_E_UNSUPPORTED, "%s",
+                          section.detail ? section.detail : "the device does not answer");
+    }
+    choice->facts = section.device;
+    json_decref(task.order);
+    free(section.reason);
+    free(section.detail);
+    free(section.log_tail);
+    return rc;
+}
+
+static int use_emu(struct kg_choice *choice, const struct kg_paths *paths,
+                   struct kg_error *error)
+{
+    choice->device = kg_xstrdup("emu");
+    choice->ordinal = 0;
+    return kg_paths_provider(paths, "emu", &choice->provider, error);
+}
+
+static int use_gpu(struct kg_choice *choice, struct kg_error *error)
+{
+    choice->device = kg_format("cuda:%d", choice->ordinal);
+    return kg_lock_device(choice->ordinal, &choice->lock, error);
+}
+
+static int use_auto(struct kg_choice *choice, const struct kg_paths *paths,
+                    struct kg_error *error)
+{
+    struct kg_error why;
+    kg_error_init(&why);
+    if (kg_paths_provider(paths, "cuda", &choice->provider, &why) == 0 &&
+        probe(choice, choice->provider, &why) == 0)
+        return choice->interrupted ? 0 : use_gpu(choice, error);
+    char line[1200];
+    choice->note =
+        kg_format("no GPU is used: %s", kg_error_line(&why, line, sizeof line));
+    free(choice->provider);
+    choice->provider = NULL;
+    return use_emu(choice, paths, error);
+}
+
+int kg_choose(struct kg_choice *choice, const struct kg_options *options,
+              const struct kg_paths *paths, struct kg_error *error)
+{
+    memset(choice, 0, sizeof *choice);
+    choice->lock = -1;
+    choice->ordinal = options->ordinal;
+    if (options->against)
+        KG_TRY(kg_paths_named_provider("--against", options->against, &choice->against,
+                                       error));
+    if (options->provider) {
+        KG_TRY(kg_paths_named_provider("--provider", options->provider, &choice->provider,
+                                       error));
+        KG_TRY(probe(choice, choice->provider, error));
+        /* The emulated device has no compute capability, a GPU always has one. */
+        if (json_integer_value(json_object_get(choice->facts, "cc_major")) > 0)
+            return use_gpu(choice, error);
+        choice->device = kg_xstrdup("emu");
+        return 0;
+    }
+    switch (options->device) {
+    case KG_DEVICE_EMU:
+        return use_emu(choice, paths, error);
+    case KG_DEVICE_CUDA:
+        KG_TRY(kg_paths_provider(paths, "cuda", &choice->provider, error));
+        KG_TRY(probe(choice, choice->provider, error));
+        return choice->interrupted ? 0 : use_gpu(choice, error);
+    case KG_DEVICE_AUTO:
+        break;
+    }
+    return use_auto(choice, paths, error);
+}
+
+void kg_choice_clear(struct kg_choice *choice)
+{
+    free(choice->provider);
+    free(choice->against);
+    free(choice->device);
+    free(choice->note);
+    json_decref(choice->facts);
+    if (choice->lock >= 0)
+        close(choice->lock);
+}
