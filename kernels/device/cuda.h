@@ -17,8 +17,9 @@
 /* Turns a CUDA error into a kg_status and keeps its text for last_error(). */
 int kg_cuda_check(cudaError_t error, const char *what);
 
-#define KG_LAUNCH(stream, grid, block, dynamic_bytes, kernel, ...)                       \
-    kg_cuda_launch(stream, grid, block, dynamic_bytes, #kernel, kernel, __VA_ARGS__)
+/* The kernel is the first of the variable arguments, so that it may stand alone. */
+#define KG_LAUNCH(stream, grid, block, dynamic_bytes, ...)                               \
+    kg_cuda_launch(stream, grid, block, dynamic_bytes, #__VA_ARGS__, __VA_ARGS__)
 
 template <typename... P, typename... A>
 [[nodiscard]] static inline int kg_cuda_launch(cudaStream_t stream, dim3 grid, dim3 block,

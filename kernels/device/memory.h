@@ -63,9 +63,7 @@ static __device__ __forceinline__ float4 kg_load_float4(const void *p)
 
 #if defined(KG_EMU)
 
-void kg_emu_cp_async(void *shared, const void *global, int size, int bytes);
-void kg_emu_cp_async_commit(void);
-void kg_emu_cp_async_wait(int groups_left);
+#include "../emu/mma.h"
 
 static inline void kg_cp_async_4(void *shared, const void *global, int bytes = 4)
 {

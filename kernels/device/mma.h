@@ -15,7 +15,7 @@
  *   b[1]  k = 4t + e + 16, column g                  k = 2t + e + 8, column g
  *
  * The integer form is exact modulo 2^32. Float forms accumulate in f32: the emulation adds
- * the products to d in ascending k with a rounding each (fmaf); the order and the rounding
+ * the products to d in ascending k, rounding each time; the order and the rounding
  * inside the hardware are not documented, so results agree within a bound only.
  *
  * kg_ldmatrix_xN loads N 8 x 8 matrices of 2-byte elements from shared memory; lane 8i + r
@@ -30,14 +30,7 @@
 
 #if defined(KG_EMU)
 
-enum kg_emu_mma {
-    KG_EMU_MMA_S8,
-    KG_EMU_MMA_F16,
-    KG_EMU_MMA_BF16,
-    KG_EMU_MMA_E4M3,
-};
-void kg_emu_mma(enum kg_emu_mma kind, void *d, const uint32_t *a, const uint32_t *b);
-void kg_emu_ldmatrix(uint32_t *r, const void *row, int n_matrices, bool transpose);
+#include "../emu/mma.h"
 
 static inline void kg_mma_s8_16832(int d[4], const uint32_t a[4], const uint32_t b[2])
 {

@@ -82,8 +82,9 @@ int kg_emu_launch(dim3 grid, dim3 block, size_t dynamic_bytes, const char *kerne
                   void (*body)(const void *closure), const void *closure)
     __attribute__((warn_unused_result));
 
-#define KG_LAUNCH(stream, grid, block, dynamic_bytes, kernel, ...)                       \
-    kg_emu_launch_call(stream, grid, block, dynamic_bytes, #kernel, kernel, __VA_ARGS__)
+/* The kernel is the first of the variable arguments, so that it may stand alone. */
+#define KG_LAUNCH(stream, grid, block, dynamic_bytes, ...)                               \
+    kg_emu_launch_call(stream, grid, block, dynamic_bytes, #__VA_ARGS__, __VA_ARGS__)
 
 struct CUstream_st;
 
