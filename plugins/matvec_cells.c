@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-enum { SLICES = 8 };
+/* A band measures against the largest result, which says little when the results are few:
+   one sum of random signs may come out near zero. */
+enum { SLICES = 8, BAND_RESULTS_MIN = 32 };
 
 void kg_oracle_must(struct kg_cell *cell, int rc)
 {
@@ -104,7 +106,8 @@ void kg_run_stage_a(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
         cell, kg_oracle_linear_f32(w->type, w->data, x, want, bound, w->in, w->out, m));
     kg_oracle_bound(bound, bound, (size_t)n_out, kg_oracle_stage_a_ops(w->type, w->in),
                     (double)w->in);
-    kg_check_band(cell, "band", got, want, (size_t)n_out, 1e-3, 1e-4);
+    if (n_out >= BAND_RESULTS_MIN)
+        kg_check_band(cell, "band", got, want, (size_t)n_out, 1e-3, 1e-4);
     kg_check_bound(cell, "bound", got, want, bound, (size_t)n_out);
 }
 
@@ -130,6 +133,26 @@ struct kg_q8_1 kg_run_q8_1(struct kg_cell *cell, const float *x, int64_t rows,
     kg_check_exact(cell, "d", got.d, d, n_blocks, 4);
     kg_check_exact(cell, "s", got.s, s, n_blocks, 4);
     return got;
+}
+
+/*
+ * bound += sum |w| * |x - d*q|, at the most: what the quantization of x may change. A code
+ * is x * (1/d) rounded to an integer, and the two roundings in front of that move it by
+ * at most 127 * 2^-23: |x - d*q| <= d * (1/2 + 127 * 2^-23), d normal or 0.
+ */
+static void add_quantization(struct kg_cell *cell, const struct kg_weights *w,
+                             const float *d, double *bound, int64_t m)
+{
+    int64_t n_in = w->in * m, n_out = w->out * m;
+    double *step = doubles(cell, n_in);
+    double *unused = doubles(cell, n_out), *change = doubles(cell, n_out);
+
+    for (int64_t i = 0; i < n_in; i++)
+        step[i] = d[i / 32] * (0.5 + 127 * 0x1p-23);
+    kg_oracle_must(
+        cell, kg_oracle_linear(w->type, w->data, step, unused, change, w->in, w->out, m));
+    for (int64_t i = 0; i < n_out; i++)
+        bound[i] += change[i];
 }
 
 void kg_run_stage_b(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
@@ -166,6 +189,9 @@ void kg_run_stage_b(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
                                                bound, w->in, w->out, m));
     kg_oracle_bound(bound, bound, (size_t)n_out, kg_oracle_stage_b_ops(w->type, w->in),
                     (double)w->in);
-    kg_check_band(cell, "band", got, exact, (size_t)n_out, 1e-3, 3e-2);
     kg_check_bound(cell, "bound", got, want, bound, (size_t)n_out);
+    if (n_out >= BAND_RESULTS_MIN)
+        kg_check_band(cell, "band", got, exact, (size_t)n_out, 1e-3, 3e-2);
+    add_quantization(cell, w, act.d, bound, m);
+    kg_check_bound(cell, "unquantized", got, exact, bound, (size_t)n_out);
 }

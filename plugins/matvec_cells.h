@@ -28,27 +28,31 @@ struct kg_weights kg_weights_made(struct kg_cell *cell, const struct kg_oracle_t
                                   int64_t in, int64_t out);
 
 /* Runs stage A on m rows of the pinned vector, x[i] = pr(i + offset) * 0.1, and checks
-   it against the f64 product: "band" (1e-4 of the largest result) and "bound". */
+   it against the f64 product: "bound", and "band" (1e-4 of the largest result) unless the
+   results are too few for a band. */
 void kg_run_stage_a(struct kg_cell *cell, const struct kg_weights *weights, int64_t m,
                     uint64_t offset);
 
-/* Quantizes the same activations to q8_1, runs stage B on the codes, and checks them
-   (exact), the result against the product of the unquantized activations ("band", 3e-2)
-   and against the f64 product of the very codes ("bound"). Does not return (SKIP
+/* Quantizes the same activations to q8_1 (exact: "q", "d", "s") and runs stage B on the
+   codes. Its result is checked against the f64 product of the very codes ("bound") and
+   against that of the unquantized activations ("band", 3e-2, unless the results are too
+   few; "unquantized", a bound that adds half a step of every code). Does not return (SKIP
    not-applicable) if stage B does not cover the type. */
 void kg_run_stage_b(struct kg_cell *cell, const struct kg_weights *weights, int64_t m,
                     uint64_t offset);
 
-/* Runs quantize_q8_1 on x [rows][cols], compares codes, scales and sums with the host's
-   (exact: "q", "d", "s"). The outputs of the kernel are left in *q and *d, unless NULL. */
+/* What a kernel made of activations: codes, scales and sums. Valid until the cell ends. */
 struct kg_q8_1 {
     const int8_t *q;
     const float *d, *s;
 };
+
+/* Runs quantize_q8_1 on x [rows][cols], compares codes, scales and sums with the host's
+   (exact: "q", "d", "s"), and returns the kernel's. */
 struct kg_q8_1 kg_run_q8_1(struct kg_cell *cell, const float *x, int64_t rows,
                            int64_t cols);
 
-/* ends the cell as ERROR if the oracle ran out of memory */
+/* Ends the cell as ERROR if rc says that the oracle ran out of memory. */
 void kg_oracle_must(struct kg_cell *cell, int rc);
 
 #endif
