@@ -48,9 +48,9 @@ static int map_opened(struct kg_mapped *file, struct kg_error *error)
         return kg_error_at_offset(error, KG_E_IO, file->path, -1,
                                   "cannot be examined: %s", strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return kg_error_at_offset(error, KG_E_IO, file->path, -1,
-                                  "is %s, expected a file",
-                                  S_ISDIR(st.st_mode) ? "a directory" : "not a file");
+        return kg_error_at_offset(
+            error, KG_E_IO, file->path, -1, "is %s, expected a file",
+            S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
     file->modified = st.st_mtim;
     file->size = (size_t)st.st_size;
     if (file->size == 0)
