@@ -251,14 +251,14 @@ void kg_param_i(struct kg_cell *cell, const char *name, int64_t value)
 
 void kg_param_f(struct kg_cell *cell, const char *name, double value)
 {
-    set_param(cell, name, kg_json_number(value));
+    set_param(cell, name, kg_event_number(value));
 }
 
 void kg_param_s(struct kg_cell *cell, const char *name, const char *value)
 {
     char text[VALUE_MAX];
     snprintf(text, sizeof text, "%s", value ? value : "");
-    set_param(cell, name, kg_json_text(text));
+    set_param(cell, name, kg_event_text(text));
 }
 
 void kg_note(struct kg_cell *cell, const char *format, ...)
@@ -271,7 +271,7 @@ void kg_note(struct kg_cell *cell, const char *format, ...)
     fprintf(stderr, "%s: %s\n", cell->plan->id, text);
     size_t n = json_array_size(cell->notes);
     if (n < NOTES_MAX)
-        json_array_append_new(cell->notes, kg_json_text(text));
+        json_array_append_new(cell->notes, kg_event_text(text));
     else if (n == NOTES_MAX)
         json_array_append_new(cell->notes, json_string("(more notes in the log)"));
 }
@@ -367,10 +367,10 @@ void kg_cell_run(struct kg_host *host, const struct kg_plan_cell *plan)
     json_t *done = json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:f, s:O, s:O, s:O, s:{s:f, s:f, s:f, s:f}}", "ev",
         "done", "id", plan->id, "verdict", kg_verdict_name(cell->verdict), "reason",
-        cell->reason ? cell->reason : "", "detail", kg_json_text(cell->detail), "seconds",
-        seconds, "digest", cell->digests, "params", cell->params, "notes", cell->notes,
-        "times", "upload", t->upload, "kernel", t->kernel, "download", t->download,
-        "oracle", rest > 0 ? rest : 0.0);
+        cell->reason ? cell->reason : "", "detail", kg_event_text(cell->detail),
+        "seconds", seconds, "digest", cell->digests, "params", cell->params, "notes",
+        cell->notes, "times", "upload", t->upload, "kernel", t->kernel, "download",
+        t->download, "oracle", rest > 0 ? rest : 0.0);
     kg_event_write(host->event_fd, done);
 
     json_decref(cell->check_names);

@@ -15,9 +15,9 @@ void kg_check_report(struct kg_cell *cell, struct kg_check *check, const char *f
 {
     json_t *event = json_pack(
         "{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:b, s:I, s:I}", "ev", "check", "id",
-        cell->plan->id, "name", kg_json_text(check->name), "class", check->class_name,
-        "metric", check->metric, "value", kg_json_number(check->value), "bound",
-        kg_json_number(check->bound), "margin", kg_json_number(check->margin), "ok",
+        cell->plan->id, "name", kg_event_text(check->name), "class", check->class_name,
+        "metric", check->metric, "value", kg_event_number(check->value), "bound",
+        kg_event_number(check->bound), "margin", kg_event_number(check->margin), "ok",
         check->ok, "bad", (json_int_t)check->bad, "count", (json_int_t)check->count);
     if (check->has_worst)
         json_object_set_new(event, "worst",
@@ -25,7 +25,7 @@ void kg_check_report(struct kg_cell *cell, struct kg_check *check, const char *f
                                       (json_int_t)check->worst, "got", check->got, "want",
                                       check->want));
     if (check->text != NULL)
-        json_object_set_new(event, "text", kg_json_text(check->text));
+        json_object_set_new(event, "text", kg_event_text(check->text));
     kg_event_write(cell->host->event_fd, event);
 
     if (strcmp(check->class_name, "info") == 0)
@@ -242,8 +242,8 @@ static bool report_floats(struct kg_cell *cell, struct kg_check *check, const fl
 {
     size_t i = (size_t)check->worst;
     check->has_worst = true;
-    check->got = kg_json_number((double)got[i]);
-    check->want = kg_json_number(want[i]);
+    check->got = kg_event_number((double)got[i]);
+    check->want = kg_event_number(want[i]);
     char line[500] = "";
     if (!check->ok) {
         snprintf(line, sizeof line,

@@ -7,7 +7,7 @@
 
 #include "runner/host.h"
 
-json_t *kg_json_text(const char *text)
+json_t *kg_event_text(const char *text)
 {
     if (text == NULL)
         text = "";
@@ -26,7 +26,7 @@ json_t *kg_json_text(const char *text)
     return json != NULL ? json : json_null();
 }
 
-json_t *kg_json_number(double value)
+json_t *kg_event_number(double value)
 {
     if (isnan(value))
         return json_string("nan");

@@ -42,7 +42,7 @@ static int send_error(struct kg_host *host, const char *code,
     kg_error_line(error, line, sizeof line);
     fprintf(stderr, "kgate: %s\n", line);
     kg_event_write(host->event_fd, json_pack("{s:s, s:s, s:o}", "ev", "error", "code",
-                                             code, "text", kg_json_text(line)));
+                                             code, "text", kg_event_text(line)));
     return KG_EXIT_SETUP;
 }
 
@@ -54,15 +54,15 @@ static void send_device(struct kg_host *host)
         host->event_fd,
         json_pack("{s:s, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, "
                   "s:{s:o, s:o, s:s}}",
-                  "ev", "device", "name", kg_json_text(d->name), "cc_major",
+                  "ev", "device", "name", kg_event_text(d->name), "cc_major",
                   (int)d->cc_major, "cc_minor", (int)d->cc_minor, "sm_count",
                   (int)d->sm_count, "mem_total", (json_int_t)d->mem_total, "mem_free",
                   (json_int_t)d->mem_free, "l2_bytes", (json_int_t)d->l2_bytes,
                   "smem_per_block", (json_int_t)d->smem_per_block, "driver",
-                  kg_json_text(d->driver), "runtime", kg_json_text(d->runtime), "uuid",
-                  kg_json_text(d->uuid), "pci_bus_id", kg_json_text(d->pci_bus_id),
-                  "provider", "name", kg_json_text(p->name), "build_id",
-                  kg_json_text(p->build_id), "digest", host->provider_library.digest));
+                  kg_event_text(d->driver), "runtime", kg_event_text(d->runtime), "uuid",
+                  kg_event_text(d->uuid), "pci_bus_id", kg_event_text(d->pci_bus_id),
+                  "provider", "name", kg_event_text(p->name), "build_id",
+                  kg_event_text(p->build_id), "digest", host->provider_library.digest));
 }
 
 static void send_plan(struct kg_host *host)
@@ -74,7 +74,7 @@ static void send_plan(struct kg_host *host)
             const struct kg_plan_cell *cell = &plan->cells[at];
             json_array_append_new(
                 cells, json_pack("{s:s, s:o, s:b, s:b}", "id", cell->id, "role",
-                                 cell->role ? kg_json_text(cell->role) : json_null(),
+                                 cell->role ? kg_event_text(cell->role) : json_null(),
                                  "ordered", (cell->flags & KG_CELL_ORDERED) != 0,
                                  "optional", (cell->flags & KG_CELL_OPTIONAL) != 0));
         }
@@ -239,6 +239,16 @@ done:
     return rc;
 }
 
+static int farewell(struct kg_host *host)
+{
+    if (host->provider != NULL) {
+        host->provider->device->stream_destroy(host->stream);
+        host->provider->device->close();
+    }
+    kg_event_write(host->event_fd, json_pack("{s:s}", "ev", "bye"));
+    return 0;
+}
+
 static int serve(struct kg_host *host, struct orders *orders)
 {
     struct kg_error error;
@@ -253,7 +263,8 @@ static int serve(struct kg_host *host, struct orders *orders)
     host->pr_shift = host->job.seeded ? kg_seed_shift(host->job.seed) : 0;
     limit_threads(host->job.host_threads);
 
-    if (kg_section_load(&host->section_library, host->job.plugin, host->job.section,
+    if (!host->job.probe_only &&
+        kg_section_load(&host->section_library, host->job.plugin, host->job.section,
                         &host->section, &error) != 0)
         return send_error(host, "bad-plugin", &error);
     if (!host->job.plan_only) {
@@ -264,6 +275,8 @@ static int serve(struct kg_host *host, struct orders *orders)
             return send_error(host, "no-device", &error);
         send_device(host);
     }
+    if (host->job.probe_only)
+        return farewell(host);
     if (open_artifacts(host, &error) != 0)
         return send_error(host, "bad-artifact", &error);
     if (kg_plan_make(&host->plan, host, &error) != 0)
@@ -271,14 +284,7 @@ static int serve(struct kg_host *host, struct orders *orders)
     send_plan(host);
 
     int rc = host->job.plan_only ? 0 : run_cells(host, orders);
-    if (rc != 0)
-        return rc;
-    if (host->provider != NULL) {
-        host->provider->device->stream_destroy(host->stream);
-        host->provider->device->close();
-    }
-    kg_event_write(host->event_fd, json_pack("{s:s}", "ev", "bye"));
-    return 0;
+    return rc != 0 ? rc : farewell(host);
 }
 
 int kg_host_serve(int order_fd, int event_fd)

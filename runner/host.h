@@ -31,6 +31,7 @@
 struct kg_job {
     json_t *json; /* owns every string below */
     bool plan_only;
+    bool probe_only; /* open the device, say what it is, end */
     const char *section;  /* the name the plugin must have, or NULL */
     const char *plugin;   /* absolute path */
     const char *provider; /* absolute path; NULL only in plan mode */
@@ -53,8 +54,8 @@ void kg_job_free(struct kg_job *job);
 /* Writes one event and releases it. Exits the process if nobody reads any more. */
 void kg_event_write(int fd, json_t *event);
 /* A string with anything that is not UTF-8 replaced; never NULL. */
-json_t *kg_json_text(const char *text);
-json_t *kg_json_number(double value);
+json_t *kg_event_text(const char *text);
+json_t *kg_event_number(double value);
 
 /* ---- plugin.c: loading shared objects ---- */
 

@@ -60,14 +60,16 @@ int kg_job_parse(struct kg_job *job, const char *line, size_t length,
 
     const char *mode = NULL;
     KG_TRY(get_string(json, "mode", &mode, error));
-    if (mode == NULL || (strcmp(mode, "run") != 0 && strcmp(mode, "plan") != 0))
-        return wrong(error, "\"mode\" is neither run nor plan");
+    if (mode == NULL || (strcmp(mode, "run") != 0 && strcmp(mode, "plan") != 0 &&
+                         strcmp(mode, "probe") != 0))
+        return wrong(error, "\"mode\" is none of run, plan, probe");
     job->plan_only = strcmp(mode, "plan") == 0;
+    job->probe_only = strcmp(mode, "probe") == 0;
 
     KG_TRY(get_string(json, "section", &job->section, error));
     KG_TRY(get_string(json, "plugin", &job->plugin, error));
     KG_TRY(get_string(json, "provider", &job->provider, error));
-    if (job->plugin == NULL)
+    if (job->plugin == NULL && !job->probe_only)
         return wrong(error, "no \"plugin\"");
     if (job->provider == NULL && !job->plan_only)
         return wrong(error, "no \"provider\"");
