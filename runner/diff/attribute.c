@@ -18,8 +18,8 @@ void kg_attribute_init(struct kg_attribution *a, struct kg_record *base,
 /* What makes two artifacts the same one: not where they were found. */
 static bool same_artifact(const json_t *a, const json_t *b)
 {
-    static const char *const keys[] = {"digest", "sha256", "size",
-                                       "bytes",  "format", "synthetic"};
+    static const char *const keys[] = {"id",    "found",  "sha256",   "digest",
+                                       "bytes", "format", "synthetic"};
     if (!json_is_object(a) || !json_is_object(b))
         return json_equal((json_t *)a, (json_t *)b);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
@@ -30,8 +30,8 @@ static bool same_artifact(const json_t *a, const json_t *b)
     return true;
 }
 
-static bool artifacts_differ(const struct kg_record_section *b,
-                             const struct kg_record_section *h, const char *role)
+bool kg_attribute_artifacts(const struct kg_record_section *b,
+                            const struct kg_record_section *h, const char *role)
 {
     bool differ = false;
     if (!b->artifacts || !h->artifacts)
@@ -70,7 +70,7 @@ static unsigned section_causes(struct kg_record *base, struct kg_record *head,
         return 0;
     if (!same_text(b->digest, h->digest))
         causes |= KG_CAUSE_SECTION;
-    if (artifacts_differ(b, h, role))
+    if (kg_attribute_artifacts(b, h, role))
         causes |= KG_CAUSE_ARTIFACT;
     return causes;
 }

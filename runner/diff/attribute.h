@@ -19,6 +19,10 @@ void kg_attribute_init(struct kg_attribution *a, struct kg_record *base,
 unsigned kg_attribute_cell(struct kg_attribution *a, struct kg_record *base,
                            struct kg_record *head, const struct kg_record_cell *b,
                            const struct kg_record_cell *h);
+/* What the section was given differs: another file, or another content. `role`: only that
+   one; NULL: any. */
+bool kg_attribute_artifacts(const struct kg_record_section *b,
+                            const struct kg_record_section *h, const char *role);
 /* The bound of a check is another one. In a check of class "bound" the bound recorded is
    that of the worst element, so two are compared only if the same element is the worst. */
 bool kg_attribute_bound(const struct kg_record_check *b, const struct kg_record_check *h);

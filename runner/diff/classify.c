@@ -23,7 +23,7 @@ static const char *const names[KG_N_CHANGES] = {
     [KG_CHANGE_FIXED] = "fixed",
     [KG_CHANGE_MARGIN_BETTER] = "margin-better",
     [KG_CHANGE_FASTER] = "faster",
-    [KG_CHANGE_ENVIRONMENT] = "environment",
+    [KG_CHANGE_ENVIRONMENT] = "environment-changed",
 };
 
 const char *kg_change_name(enum kg_change_class class)
@@ -279,6 +279,7 @@ int kg_diff_make(struct kg_diff *d, struct kg_record *base, struct kg_record *he
     double floor = noise_floor(d);
     kg_attribute_init(&a, base, head);
     add_environment(d);
+    d->pairs = kg_xcalloc(base->n_cells + head->n_cells, sizeof *d->pairs);
     for (size_t i = 0, j = 0; i < base->n_cells || j < head->n_cells;) {
         const struct kg_record_cell *b = i < base->n_cells ? &base->cells[i] : NULL;
         const struct kg_record_cell *h = j < head->n_cells ? &head->cells[j] : NULL;
@@ -291,6 +292,7 @@ int kg_diff_make(struct kg_diff *d, struct kg_record *base, struct kg_record *he
         j += h != NULL;
         if (!looked_at(options, h ? h : b))
             continue;
+        d->pairs[d->n_pairs++] = (struct kg_pair){b, h};
         d->n_cells_base += b != NULL;
         d->n_cells_head += h != NULL;
         size_t before = d->n_changes;
@@ -318,6 +320,15 @@ int kg_diff_make(struct kg_diff *d, struct kg_record *base, struct kg_record *he
 void kg_diff_clear(struct kg_diff *d)
 {
     free(d->changes);
+    free(d->pairs);
     kg_arena_clear(&d->arena);
     memset(d, 0, sizeof *d);
+}
+
+size_t kg_diff_worse(const struct kg_diff *d, unsigned fail_on)
+{
+    size_t n = 0;
+    for (enum kg_change_class c = 0; c < KG_N_CHANGES; c++)
+        n += fail_on >> c & 1 ? d->counts[c] : 0;
+    return n;
 }

@@ -42,6 +42,11 @@ struct kg_change {
     double p, effect;                  /* rank test; NaN otherwise */
 };
 
+/* A cell that was looked at; one of the two may be NULL. */
+struct kg_pair {
+    const struct kg_record_cell *base, *head;
+};
+
 struct kg_diff_options {
     const char *const *only; /* substrings of section names; none: all */
     size_t n_only;
@@ -54,6 +59,8 @@ struct kg_diff {
     size_t n_changes;
     struct kg_change *changes; /* by class, then worst first, then id */
     size_t counts[KG_N_CHANGES];
+    size_t n_pairs;
+    struct kg_pair *pairs;             /* by id */
     size_t n_cells_base, n_cells_head; /* looked at, after `only` */
     size_t n_common, n_same;           /* in both; of those, without any change */
     size_t n_timed;                    /* arms whose times were compared */
@@ -68,6 +75,9 @@ struct kg_diff {
 int kg_diff_make(struct kg_diff *diff, struct kg_record *base, struct kg_record *head,
                  const struct kg_diff_options *options, struct kg_error *error);
 void kg_diff_clear(struct kg_diff *diff);
+
+/* Changes of the classes in `fail_on` (1 << class). */
+size_t kg_diff_worse(const struct kg_diff *diff, unsigned fail_on);
 
 /* For the files behind classify.c. `detail` is printf'ed. */
 struct kg_change *kg_diff_add(struct kg_diff *diff, enum kg_change_class class,
