@@ -23,14 +23,12 @@ enum {
 
 typedef double vec __attribute__((vector_size(32)));
 
-static inline vec multiply_add(vec a, double b, vec c)
-{
+/* A macro, because a function that returns a vec has an ABI of its own without AVX. */
 #ifdef __FMA__
-    return _mm256_fmadd_pd(a, _mm256_set1_pd(b), c);
+#define MULTIPLY_ADD(a, b, c) _mm256_fmadd_pd(a, _mm256_set1_pd(b), c)
 #else
-    return a * b + c;
+#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #endif
-}
 
 /*
  * sum[row][token] += over k of w[k][row] * x[k][token], for ROWS rows and 4 * VECS tokens.
@@ -44,7 +42,7 @@ static inline vec multiply_add(vec a, double b, vec c)
         for (int64_t k = 0; k < n; k++, w += ROWS, x += 4 * VECS) {                      \
             _Pragma("GCC unroll 4") for (int r = 0; r < ROWS; r++)                       \
                 _Pragma("GCC unroll 3") for (int v = 0; v < VECS; v++) acc[r][v] =       \
-                    multiply_add(((const vec *)x)[v], w[r], acc[r][v]);                  \
+                    MULTIPLY_ADD(((const vec *)x)[v], w[r], acc[r][v]);                  \
         }                                                                                \
         memcpy(sum, acc, sizeof acc);                                                    \
     }
