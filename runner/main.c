@@ -1,11 +1,13 @@
 /*
  * kgate: gates GPU kernels. What it does is in the commands; this file chooses one.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kgate/kernels.h"
 #include "kgate/section.h"
+#include "runner/cmd_diff.h"
 #include "runner/cmd_models.h"
 #include "runner/commands.h"
 #include "runner/events.h"
@@ -54,10 +56,41 @@ static int dispatch(const struct kg_options *options, int argc, char **argv,
     return STATUS_USAGE;
 }
 
+/* Commands that read results rather than run a battery: they have options of their own. */
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} readers[] = {
+    {"diff",    kg_cmd_diff   },
+    {"merge",   kg_cmd_merge  },
+    {"results", kg_cmd_results},
+    {"prune",   kg_cmd_prune  }
+};
+
+/* `kgate diff ...`, or `kgate help diff`; false if it is no such command. */
+static bool run_reader(int argc, char **argv, int *status)
+{
+    bool help = argc == 3 && strcmp(argv[1], "help") == 0;
+    const char *name = help ? argv[2] : argc > 1 ? argv[1] : "";
+    char *with_help[] = {(char *)name, (char *)"--help", NULL};
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++)
+        if (strcmp(name, readers[i].name) == 0) {
+            *status =
+                help ? readers[i].run(2, with_help) : readers[i].run(argc - 1, argv + 1);
+            if (fflush(stdout) != 0 && *status == 0)
+                *status = STATUS_USAGE;
+            return true;
+        }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
+    int done;
     if (argc == 2 && strcmp(argv[1], "__host") == 0)
         return kg_host_main();
+    if (run_reader(argc, argv, &done))
+        return done;
     struct kg_options options;
     struct kg_error error;
     kg_error_init(&error);
