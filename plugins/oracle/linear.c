@@ -21,7 +21,7 @@ enum {
     PANEL = 64
 }; /* PANEL: weight rows a thread takes at once */
 
-typedef double vec __attribute__((vector_size(32)));
+typedef double vec __attribute__((vector_size(32), may_alias));
 
 /* A macro, because a function that returns a vec has an ABI of its own without AVX. */
 #ifdef __FMA__
