@@ -160,7 +160,9 @@ static int load_from(const char *folder, const char *name, char **path,
     char *wanted = kg_text_format("%s/%s.so", folder, name);
     if (!wanted)
         return no_memory(error);
-    char *real = realpath(wanted, NULL), *real_folder = realpath(folder, NULL);
+    char *real = realpath(wanted, NULL);
+    int why = errno;
+    char *real_folder = realpath(folder, NULL); /* sets errno even if it succeeds */
     int rc = 0;
     if (real && real_folder) {
         size_t n = strlen(real_folder);
@@ -174,8 +176,8 @@ static int load_from(const char *folder, const char *name, char **path,
             *path = real;
             real = NULL;
         }
-    } else if (errno != ENOENT && errno != ENOTDIR) {
-        rc = kg_error_set(error, KG_E_IO, "%s: %s", wanted, strerror(errno));
+    } else if (why != ENOENT && why != ENOTDIR) {
+        rc = kg_error_set(error, KG_E_IO, "%s: %s", wanted, strerror(why));
     }
     free(wanted);
     free(real);
