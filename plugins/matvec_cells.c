@@ -12,11 +12,12 @@ void kg_oracle_must(struct kg_cell *cell, int rc)
         kg_error(cell, "the oracle ran out of memory");
 }
 
-static void describe(struct kg_cell *cell, const struct kg_weights *weights)
+static void describe(struct kg_cell *cell, const struct kg_weights *weights, int64_t m)
 {
     kg_param_s(cell, "type", kg_type_name(weights->type->type));
     kg_param_i(cell, "in", weights->in);
     kg_param_i(cell, "out", weights->out);
+    kg_param_i(cell, "m", m);
 }
 
 struct kg_weights kg_weights_of(struct kg_cell *cell, const struct kg_tensor *tensor)
@@ -46,7 +47,6 @@ struct kg_weights kg_weights_of(struct kg_cell *cell, const struct kg_tensor *te
         weights.out = KG_MAX_ROWS;
         kg_param_s(cell, "rows", "8 slices of 512, first to last");
     }
-    describe(cell, &weights);
     return weights;
 }
 
@@ -58,7 +58,6 @@ struct kg_weights kg_weights_made(struct kg_cell *cell, const struct kg_oracle_t
     uint64_t seed = (uint64_t)((kg_pr_at(cell, 977) + 1) * 0x1p23);
 
     kg_oracle_make_weights(type, data, out, in, seed);
-    describe(cell, &weights);
     return weights;
 }
 
@@ -97,7 +96,7 @@ void kg_run_stage_a(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
     struct kg_buf *dy = kg_output(cell, "y", (size_t)n_out * sizeof *x);
     double *want = doubles(cell, n_out), *bound = doubles(cell, n_out);
 
-    kg_param_i(cell, "m", m);
+    describe(cell, w, m);
     KG_ARM(cell, "stage-a", &cost,
            KG_OPS(cell, matvec, stage_a)(w->type->type, kg_ptr(dw), kg_ptr(dx),
                                          kg_ptr(dy), w->in, w->out, m, kg_stream(cell)));
@@ -170,7 +169,7 @@ void kg_run_stage_b(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
     double *exact = doubles(cell, n_out), *want = doubles(cell, n_out);
     double *bound = doubles(cell, n_out);
 
-    kg_param_i(cell, "m", m);
+    describe(cell, w, m);
     struct kg_q8_1 act = kg_run_q8_1(cell, x, m, w->in);
     /* uploaded again, so that the arm's inputs are settled whatever repeats */
     struct kg_buf *dw = upload(cell, w);
