@@ -81,7 +81,7 @@ static void print_text(const struct table *t, const struct kg_options *o, FILE *
                     line->sha ? ", sha256 " : "", line->sha ? line->sha : "");
         else
             fprintf(out, "%-*s  %10s  %s\n", width, r->asked, "missing",
-                    kg_text_shown(r->miss, shown, sizeof shown));
+                    kg_text_shown(r->miss + strlen(r->asked) + 2, shown, sizeof shown));
         for (size_t j = 0; o->verbose && j < r->n_tried; j++)
             fprintf(out, "%*s  %s %s\n", width + 12, "",
                     r->path && j + 1 == r->n_tried ? "found" : "tried",

@@ -190,8 +190,10 @@ static int resolve_entry(const struct kg_models *models,
         r->format = first->format;
         snprintf(r->miss, sizeof r->miss,
                  "%s: %s is not on this machine (%zu candidate%s tried): set "
-                 "KGATE_MODELS_DIR to the folder that holds it",
-                 first->id, first->name, r->n_tried, r->n_tried == 1 ? "" : "s");
+                 "KGATE_MODELS_DIR to the folder that holds it%s",
+                 r->asked, first->name, r->n_tried, r->n_tried == 1 ? "" : "s",
+                 strcmp(r->asked, KG_MODEL_ARGUMENT) == 0 ? ", or give --model FILE"
+                                                          : "");
         return 0;
     }
     r->format = s.model->format;
