@@ -61,7 +61,7 @@ const struct option_row option_rows[] = {
     {OPT_CELLS, "cells", 0, NULL, FOR_LIST, GROUP_OUT,
      "list the cells, not just the sections"},
     {OPT_VERIFY, "verify", 0, NULL, FOR_MODELS, GROUP_OUT,
-     "compare the SHA-256 of each file for which models.yaml gives one"},
+     "compare SHA-256 sums with those in models.yaml"},
     {OPT_JSON, "json", 0, NULL, FOR_ALL | FOR_VERSION, GROUP_OUT,
      "JSON on standard output"},
     {OPT_QUIET, "quiet", 'q', NULL, FOR_RUN, GROUP_OUT,
