@@ -30,12 +30,10 @@ static void describe_exit(int status, struct ending *e)
         bool killed = number == SIGKILL || number == SIGTERM || number == SIGINT ||
                       number == SIGHUP || number == SIGQUIT;
         e->reason = killed ? "killed" : "crashed";
-        snprintf(e->text, sizeof e->text, "%s by %s (%s)",
-                 killed ? "killed" : "the process was ended", e->signal_name,
-                 strsignal(number));
+        snprintf(e->text, sizeof e->text, "%s (%s)", e->signal_name, strsignal(number));
     } else {
         e->reason = "exited";
-        snprintf(e->text, sizeof e->text, "the process exited with status %d",
+        snprintf(e->text, sizeof e->text, "status %d",
                  WEXITSTATUS(status));
     }
 }
@@ -66,7 +64,7 @@ static void describe(const struct kg_hostrun *run, int status, struct ending *e)
         break;
     case KG_ENDED_PROTOCOL:
         e->reason = "protocol";
-        snprintf(e->text, sizeof e->text, "the host broke the protocol: %s", run->fault);
+        snprintf(e->text, sizeof e->text, "%s", run->fault);
         break;
     case KG_ENDED_ITSELF:
     case KG_ENDED_INTERRUPT:
@@ -207,7 +205,7 @@ bool kg_hostrun_judge(struct kg_hostrun *run, int status)
                                         : "before the first of the cells left";
     char text[640];
     snprintf(text, sizeof text, "%s, %s", e.text, when);
-    section_error(run, strcmp(e.reason, "exited") == 0 ? "exited" : e.reason, text);
+    section_error(run, e.reason, text);
     kg_hostrun_abandon(run, text, false);
     return false;
 }
