@@ -21,8 +21,7 @@ void kg_arm_begin(struct kg_cell *cell, const char *arm, const struct kg_cost *c
 {
     (void)cost; /* what timed repetitions are set against */
     kg_cell_outside_arm(cell, "KG_ARM");
-    if (arm == NULL || arm[0] == '\0' || strnlen(arm, sizeof cell->arm) > KG_NAME_MAX)
-        kg_cell_misuse(cell, "KG_ARM without a proper name");
+    kg_cell_need_name(cell, "an arm", arm);
     strcpy(cell->arm, arm);
     cell->arm_number++;
     cell->arm_state = KG_ARM_READY;
@@ -53,10 +52,7 @@ void kg_arm_end(struct kg_cell *cell, int status)
     kg_cell_device(cell, d->sync(cell->host->stream), "arm", cell->arm);
     cell->times.kernel += kg_seconds_now() - cell->arm_started;
     cell->arm_state = KG_ARM_DONE;
-
-    char when[KG_NAME_MAX + 16];
-    snprintf(when, sizeof when, "after arm %s", cell->arm);
-    kg_buffers_verify(cell, when);
+    kg_buffers_verify_arm(cell);
 }
 
 const void *kg_ops_(struct kg_cell *cell, size_t table_offset, size_t entry_offset,

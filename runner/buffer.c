@@ -7,6 +7,7 @@
  */
 #define XXH_INLINE_ALL
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -236,8 +237,11 @@ static void verify_guard(struct kg_buf *buf, const char *when, bool behind)
 static void verify_input(struct kg_buf *buf, const char *when)
 {
     struct kg_cell *cell = buf->cell;
-    uint8_t *chunk =
-        kg_cell_block(cell, buf->bytes < CHUNK ? buf->bytes : CHUNK, false)->start;
+    if (!buf->verified || buf->bytes == 0)
+        return;
+    if (cell->chunk == NULL)
+        cell->chunk = kg_cell_block(cell, CHUNK, false)->start;
+    uint8_t *chunk = cell->chunk;
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
     XXH3_64bits_reset(&state);
@@ -248,7 +252,9 @@ static void verify_input(struct kg_buf *buf, const char *when)
         kg_cell_device(cell, device_of(cell)->download(chunk, primary(buf) + at, n),
                        "verification of", buf->name);
         XXH3_64bits_update(&state, chunk, n);
-        for (size_t i = 0; memcmp(chunk, host + at, n) != 0 && i < n; i++)
+        if (memcmp(chunk, host + at, n) == 0)
+            continue;
+        for (size_t i = 0; i < n; i++)
             if (chunk[i] != host[at + i] && bad++ == 0)
                 first = at + i;
     }
@@ -257,14 +263,27 @@ static void verify_input(struct kg_buf *buf, const char *when)
         stray(buf, when, "input", "write to", first, bad, buf->bytes);
 }
 
-void kg_buffers_verify(struct kg_cell *cell, const char *when)
+void kg_buffers_verify_arm(struct kg_cell *cell)
 {
     double start = kg_seconds_now();
+    char when[KG_NAME_MAX + 16];
+    snprintf(when, sizeof when, "after arm %s", cell->arm);
     for (struct kg_buf *buf = cell->buffers; buf != NULL; buf = buf->next) {
         verify_guard(buf, when, false);
         verify_guard(buf, when, true);
-        if (buf->verified && buf->bytes > 0)
+        if (buf->used_in == cell->arm_number && buf->bytes <= KG_VERIFY_ARM_MAX)
             verify_input(buf, when);
+    }
+    cell->times.download += kg_seconds_now() - start;
+}
+
+void kg_buffers_verify_all(struct kg_cell *cell)
+{
+    double start = kg_seconds_now();
+    for (struct kg_buf *buf = cell->buffers; buf != NULL; buf = buf->next) {
+        verify_guard(buf, "at the end", false);
+        verify_guard(buf, "at the end", true);
+        verify_input(buf, "at the end");
     }
     cell->times.download += kg_seconds_now() - start;
 }

@@ -172,14 +172,22 @@ bool kg_cell_is_fetched(const struct kg_cell *cell, const void *p, size_t bytes)
     return false;
 }
 
-const char *kg_cell_name(struct kg_cell *cell, const char *what, const char *name)
+void kg_cell_need_name(struct kg_cell *cell, const char *what, const char *name)
 {
     if (name == NULL || name[0] == '\0')
         kg_cell_misuse(cell, "%s without a name", what);
-    size_t length = strnlen(name, KG_NAME_MAX + 1);
-    if (length > KG_NAME_MAX)
+    if (strnlen(name, KG_NAME_MAX + 1) > KG_NAME_MAX)
         kg_cell_misuse(cell, "name of %s longer than %d bytes: %.40s...", what,
                        KG_NAME_MAX, name);
+    for (const char *p = name; *p; p++)
+        if (*p < ' ' || *p > '~')
+            kg_cell_misuse(cell, "name of %s is not printable ASCII: %s", what, name);
+}
+
+const char *kg_cell_name(struct kg_cell *cell, const char *what, const char *name)
+{
+    kg_cell_need_name(cell, what, name);
+    size_t length = strlen(name);
     return memcpy(kg_cell_block(cell, length + 1, true)->start, name, length);
 }
 
@@ -234,28 +242,26 @@ const struct kg_provider *kg_provider(const struct kg_cell *cell)
 
 static void set_param(struct kg_cell *cell, const char *name, json_t *value)
 {
-    if (name == NULL || name[0] == '\0' || strnlen(name, KG_NAME_MAX + 1) > KG_NAME_MAX ||
-        json_object_size(cell->params) >= PARAMS_MAX) {
-        json_decref(value);
-        kg_cell_misuse(cell, "a parameter without a proper name, or more than %d of them",
-                       PARAMS_MAX);
-    }
-    if (json_object_set_new(cell->params, name, value) != 0)
-        kg_cell_misuse(cell, "a parameter's name is not UTF-8");
+    json_object_set_new(cell->params, name, value);
+    if (json_object_size(cell->params) > PARAMS_MAX)
+        kg_cell_misuse(cell, "more than %d parameters", PARAMS_MAX);
 }
 
 void kg_param_i(struct kg_cell *cell, const char *name, int64_t value)
 {
+    kg_cell_need_name(cell, "a parameter", name);
     set_param(cell, name, json_integer(value));
 }
 
 void kg_param_f(struct kg_cell *cell, const char *name, double value)
 {
+    kg_cell_need_name(cell, "a parameter", name);
     set_param(cell, name, kg_event_number(value));
 }
 
 void kg_param_s(struct kg_cell *cell, const char *name, const char *value)
 {
+    kg_cell_need_name(cell, "a parameter", name);
     char text[VALUE_MAX];
     snprintf(text, sizeof text, "%s", value ? value : "");
     set_param(cell, name, kg_event_text(text));
@@ -319,7 +325,7 @@ static void run(struct kg_cell *cell)
         kg_artifact(cell, cell->plan->role);
     cell->plan->run(cell, cell->plan->row);
     kg_cell_outside_arm(cell, "the cell returned");
-    kg_buffers_verify(cell, "at the end");
+    kg_buffers_verify_all(cell);
 }
 
 static void release(struct kg_cell *cell)

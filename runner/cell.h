@@ -23,6 +23,7 @@
 #define KG_GUARD_BYTES 1024   /* in front of and behind every buffer */
 #define KG_GUARD_OUTPUT 0xC9u /* differs from the poison, so copied poison shows */
 #define KG_VERIFY_BYTES_MAX ((size_t)64 << 20) /* inputs above are not read back */
+#define KG_VERIFY_ARM_MAX ((size_t)1 << 20)    /* inputs above: not after every arm */
 #define KG_NAME_MAX 128                        /* arms, buffers, checks, parameters */
 
 enum kg_buf_kind { KG_BUF_INPUT, KG_BUF_OUTPUT, KG_BUF_INOUT, KG_BUF_SCRATCH };
@@ -71,6 +72,7 @@ struct kg_cell {
 
     struct kg_block *blocks;
     struct kg_buf *buffers, **buffers_tail;
+    uint8_t *chunk; /* for reading inputs back; made when first needed */
 
     enum kg_arm_state arm_state;
     char arm[KG_NAME_MAX + 1]; /* the last one begun */
@@ -101,7 +103,9 @@ void kg_cell_device(struct kg_cell *cell, int status, const char *what, const ch
 const char *kg_cell_device_text(const struct kg_cell *cell, int status);
 /* Leaves as misuse if an arm is open; what: the function that was called. */
 void kg_cell_outside_arm(struct kg_cell *cell, const char *what);
-/* A copy of `name` that lives as long as the cell; leaves if it is no good. */
+/* Leaves unless `name` is 1 to KG_NAME_MAX printable ASCII characters. */
+void kg_cell_need_name(struct kg_cell *cell, const char *what, const char *name);
+/* A copy of a good name that lives as long as the cell. */
 const char *kg_cell_name(struct kg_cell *cell, const char *what, const char *name);
 
 /* Not zeroed. */
@@ -110,8 +114,10 @@ void kg_cell_free_blocks(struct kg_cell *cell);
 /* True if all of [p, p + bytes) are fetched bytes of an output. */
 bool kg_cell_is_fetched(const struct kg_cell *cell, const void *p, size_t bytes);
 
-/* buffer.c: verifies guards and inputs; leaves with FAIL if one was written to. */
-void kg_buffers_verify(struct kg_cell *cell, const char *when);
+/* buffer.c: verifies guards and inputs; leaves with FAIL if one was written to. After an
+   arm, all guards and the small inputs it used; at the end everything. */
+void kg_buffers_verify_arm(struct kg_cell *cell);
+void kg_buffers_verify_all(struct kg_cell *cell);
 /* Gives everything back to the device; 0 or the first error. */
 int kg_buffers_release(struct kg_cell *cell);
 

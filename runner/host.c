@@ -116,6 +116,10 @@ static int open_artifacts(struct kg_host *host, struct kg_error *error)
     {
         if (json_is_null(entry))
             continue;
+        if (!kg_host_has_role(host, role))
+            return kg_error_set(error, KG_E_INVALID,
+                                "section %s has no role \"%s\" for an artifact",
+                                host->section->name, role);
         const char *path = json_string_value(json_object_get(entry, "path"));
         const char *format = json_string_value(json_object_get(entry, "format"));
         bool synthetic = json_is_true(json_object_get(entry, "synthetic"));

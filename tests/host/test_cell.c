@@ -2,6 +2,7 @@
 #include "tests/host/fake.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,6 +180,58 @@ static void run_late_write(struct kg_cell *c, const void *row)
     kg_provider(c)->device->fill((char *)kg_ptr(y) + 8, 0, 1);
 }
 
+/* Too large to be read back after every arm, so the end finds it. */
+static void run_large_input(struct kg_cell *c, const void *row)
+{
+    (void)row;
+    size_t bytes = KG_VERIFY_ARM_MAX + 5;
+    struct kg_buf *x = kg_input(c, "x", kg_alloc(c, bytes), bytes);
+    KG_ARM(c, "base", NULL,
+           kg_provider(c)->device->fill((char *)kg_ptr(x) + bytes - 1, 7, 1));
+    kg_check_that(c, "y", true, "-");
+}
+
+/* An arm in a loop: its digest depends on every pass. */
+static void run_loop(struct kg_cell *c, const void *row)
+{
+    const int *faults = row;
+    struct kg_buf *x = kg_input(c, "x", input, sizeof input);
+    struct kg_buf *y = kg_output(c, "y", sizeof input);
+    for (int i = 0; i < 2; i++) {
+        kg_reset(y);
+        KG_ARM(c, "base", NULL, twice(kg_ptr(x), kg_ptr(y), faults[i]));
+        kg_fetch(y);
+    }
+    kg_check_that(c, "y", true, "-");
+}
+
+static void test_loop(void **state)
+{
+    (void)state;
+    static const int faults[4][2] = {
+        {NONE,   PARTLY},
+        {PARTLY, NONE  },
+        {NONE,   NONE  },
+        {NONE,   PARTLY}
+    };
+    char digests[4][33];
+    for (int i = 0; i < 4; i++) {
+        struct outcome o = run_cell(run_loop, faults[i]);
+        json_t *digest = json_object_get(json_object_get(o.done, "digest"), "base/y");
+        snprintf(digests[i], sizeof digests[i], "%s", json_string_value(digest));
+        free_outcome(&o);
+    }
+    assert_string_not_equal(digests[0], digests[1]);
+    assert_string_not_equal(digests[0], digests[2]);
+    assert_string_equal(digests[0], digests[3]);
+}
+
+static void run_bad_name(struct kg_cell *c, const void *row)
+{
+    (void)row;
+    kg_output(c, "y\n", 4);
+}
+
 static void test_buffers(void **state)
 {
     (void)state;
@@ -190,6 +243,9 @@ static void test_buffers(void **state)
     assert_outcome(run_reuse, "PASS", "", "");
     assert_outcome(run_early_fetch, "ERROR", "misuse", "before any arm");
     assert_outcome(run_empty_buffer, "PASS", "", "");
+    assert_outcome(run_large_input, "FAIL", "check-failed",
+                   "at the end: write to input x, first at byte 1048580");
+    assert_outcome(run_bad_name, "ERROR", "misuse", "not printable");
     assert_outcome(run_late_write, "FAIL", "check-failed",
                    "at the end: stray write behind");
 }
@@ -323,7 +379,7 @@ static void test_arms(void **state)
     assert_outcome(run_nested, "ERROR", "misuse", "KG_ARM inside arm outer");
     assert_outcome(run_broken_off, "ERROR", "misuse", "returned inside arm base");
     assert_outcome(run_check_inside, "ERROR", "misuse", "check inside arm base");
-    assert_outcome(run_unnamed, "ERROR", "misuse", "proper name");
+    assert_outcome(run_unnamed, "ERROR", "misuse", "an arm without a name");
     assert_outcome(run_out_of_turn, "ERROR", "misuse", "out of turn");
     assert_outcome(run_has_kernel, "PASS", "", "");
     assert_outcome(run_null_kernel, "SKIP", "kernel-missing", "matvec.quantize_q8_1");
@@ -394,7 +450,7 @@ int main(void)
         cmocka_unit_test(test_faults),       cmocka_unit_test(test_digest),
         cmocka_unit_test(test_digest_value), cmocka_unit_test(test_buffers),
         cmocka_unit_test(test_statuses),     cmocka_unit_test(test_arms),
-        cmocka_unit_test(test_pr),
+        cmocka_unit_test(test_pr),           cmocka_unit_test(test_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
