@@ -23,7 +23,9 @@
  * regions or other threads.
  *
  * Memory: all that comes from a cell is freed when the cell ends.
- * Verdict: FAIL if a check failed; else PASS if something was compared; else ERROR.
+ * Verdict: FAIL if a check failed, whatever came after it; else PASS if something was
+ * compared and at least one arm ran; else ERROR no-comparison.
+ * Names (buffers, arms, checks, parameters): 1 to 128 printable ASCII characters.
  */
 #ifndef KGATE_CHECK_H
 #define KGATE_CHECK_H
@@ -74,7 +76,8 @@ KG_EXPORT const struct kg_device_info *kg_device(const struct kg_cell *cell);
 
 /* ---- device buffers ---- */
 /* Every buffer stands between two guards, which are verified after each arm and at the
-   end. The guard after an input holds 0xFF bytes, which read as NaN in f32, f16, bf16 and
+   end; so are the bytes of inputs up to 64 MiB (above 1 MiB only at the end). A write to
+   either ends the cell as FAIL. The guard after an input holds 0xFF bytes, which read as NaN in f32, f16, bf16 and
    e4m3, so that a read past the end shows. Outputs are filled with 0xFF. Names appear in
    messages and digests. */
 
@@ -90,7 +93,10 @@ KG_EXPORT struct kg_buf *kg_scratch(struct kg_cell *cell, const char *name, size
    --against each repetition has buffers of its own. NULL buffer gives NULL. */
 KG_EXPORT void *kg_ptr(struct kg_buf *buf);
 /* Downloads the buffer. The bytes stay valid until the cell ends. An output's digest is
-   recorded under "ARM/NAME", ARM being the last one that ran. */
+   recorded under "ARM/NAME", ARM being the last one that ran; an arm that runs again and
+   again has one digest that depends on all of its fetches. An output that was fetched and
+   is used by a later arm must pass kg_reset before it is fetched again (ERROR misuse):
+   else an arm that writes nothing would pass on its predecessor's results. */
 KG_EXPORT const void *kg_fetch(struct kg_buf *buf);
 /* Makes the buffer as it was at creation: outputs poisoned, inouts with their bytes. */
 KG_EXPORT void kg_reset(struct kg_buf *buf);
@@ -148,7 +154,9 @@ enum kg_oracle_flag {
 KG_EXPORT void kg_oracle_allow(struct kg_cell *cell,
                                uint32_t flags); /* for the next check */
 
-/* exact: no byte differs. `elem_bytes` (1, 2, 4, 8) is for the report: which element. */
+/* exact: no byte differs. `elem_bytes` (1, 2, 4, 8) is for the report: which element.
+   Where both sides were fetched, an element that both left poisoned is a difference.
+   got and want must not be the same array; this holds for every check of arrays. */
 KG_EXPORT bool kg_check_exact(struct kg_cell *cell, const char *name, const void *got,
                               const void *want, size_t count, size_t elem_bytes);
 
