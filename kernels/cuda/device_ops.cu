@@ -90,7 +90,7 @@ static int cuda_open(const struct kg_open_options *options)
     KG_TRY(cuda_count(&n));
     if (options->ordinal >= n) {
         char text[320];
-        snprintf(text, sizeof text, "device %d of %d%s%s", options->ordinal, n,
+        snprintf(text, sizeof text, "device %d of %d%s%.256s", options->ordinal, n,
                  n == 0 && last_error[0] != '\0' ? "; " : "", n == 0 ? last_error : "");
         return set_error(KG_E_INVALID, "open", text);
     }
@@ -141,7 +141,7 @@ static int cuda_info(struct kg_device_info *info)
     struct cudaDeviceProp prop;
     KG_TRY(kg_cuda_check(cudaGetDeviceProperties(&prop, current_ordinal),
                          "cudaGetDeviceProperties"));
-    snprintf(info->name, sizeof info->name, "%s", prop.name);
+    snprintf(info->name, sizeof info->name, "%.127s", prop.name);
     info->cc_major = prop.major;
     info->cc_minor = prop.minor;
     info->sm_count = prop.multiProcessorCount;

@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__SSE4_1__)
+#include <immintrin.h>
+#endif
+
 #include "emu.h"
 
 /* Bits. */
@@ -113,10 +117,17 @@ static inline unsigned __umulhi(unsigned a, unsigned b)
 /* Dot products of four bytes, added to c modulo 2^32. */
 static inline int __dp4a(int a, int b, int c)
 {
+#if defined(__SSE4_1__)
+    __m128i products = _mm_madd_epi16(_mm_cvtepi8_epi16(_mm_cvtsi32_si128(a)),
+                                      _mm_cvtepi8_epi16(_mm_cvtsi32_si128(b)));
+    uint64_t pair = (uint64_t)_mm_cvtsi128_si64(products);
+    return (int)((unsigned)c + (unsigned)pair + (unsigned)(pair >> 32));
+#else
     int sum = 0;
     for (int i = 0; i < 4; i++)
         sum += (int)(int8_t)((unsigned)a >> (8 * i)) * (int8_t)((unsigned)b >> (8 * i));
     return (int)((unsigned)c + (unsigned)sum);
+#endif
 }
 static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c)
 {
