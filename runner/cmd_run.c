@@ -242,6 +242,7 @@ static int run(struct session *s, int argc, char **argv, struct kg_error *error)
     if (rc < 0)
         return 2;
     result->interrupted = rc > 0;
+    result->keep_times = o->timings;
     return conclude(s, error);
 }
 

@@ -33,8 +33,7 @@ static void describe_exit(int status, struct ending *e)
         snprintf(e->text, sizeof e->text, "%s (%s)", e->signal_name, strsignal(number));
     } else {
         e->reason = "exited";
-        snprintf(e->text, sizeof e->text, "status %d",
-                 WEXITSTATUS(status));
+        snprintf(e->text, sizeof e->text, "status %d", WEXITSTATUS(status));
     }
 }
 

@@ -160,9 +160,9 @@ static json_t *or_empty(json_t *value)
 }
 
 static json_t *cell_json(const struct kg_result_section *section,
-                         const struct kg_result_cell *cell)
+                         const struct kg_result_cell *cell, bool keep_times)
 {
-    static const char *const optional_keys[] = {"timings", "against", "times", "health"};
+    static const char *const optional_keys[] = {"timings", "against", "health", "times"};
     json_t *json = json_object();
     set_text(json, "id", cell->id);
     set_text(json, "section", section->name);
@@ -171,7 +171,8 @@ static json_t *cell_json(const struct kg_result_section *section,
     set_text(json, "detail", cell->detail ? cell->detail : "");
     set_text(json, "role", cell->role);
     set_text(json, "signal", cell->signal_name);
-    set_text(json, "log_tail", cell->log_tail);
+    if (cell->log_tail && cell->log_tail[0] != '\0')
+        set_text(json, "log_tail", cell->log_tail);
     set_text(json, "repro", cell->repro ? cell->repro : "");
     set_text(json, "determinism", cell->ordered ? "ordered" : "free");
     json_object_set_new(json, "optional", json_boolean(cell->optional));
@@ -182,7 +183,8 @@ static json_t *cell_json(const struct kg_result_section *section,
     json_object_set_new(json, "params", or_empty(json_object_get(cell->done, "params")));
     json_t *notes = json_object_get(cell->done, "notes");
     json_object_set_new(json, "notes", notes ? json_incref(notes) : json_array());
-    for (size_t i = 0; i < sizeof optional_keys / sizeof optional_keys[0]; i++) {
+    size_t n_keys = sizeof optional_keys / sizeof optional_keys[0] - !keep_times;
+    for (size_t i = 0; i < n_keys; i++) {
         json_t *value = json_object_get(cell->done, optional_keys[i]);
         if (value)
             json_object_set(json, optional_keys[i], value);
@@ -197,7 +199,8 @@ static json_t *section_json(const struct kg_result_section *section)
     set_text(json, "status", kg_section_status_name(section->status));
     set_text(json, "reason", section->reason ? section->reason : "");
     set_text(json, "detail", section->detail ? section->detail : "");
-    set_text(json, "log_tail", section->log_tail);
+    if (section->log_tail && section->log_tail[0] != '\0')
+        set_text(json, "log_tail", section->log_tail);
     json_object_set_new(json, "optional", json_boolean(section->optional));
     json_object_set_new(json, "cells", json_integer((json_int_t)section->n_cells));
     json_object_set_new(json, "restarts", json_integer(section->restarts));
@@ -217,7 +220,8 @@ json_t *kg_result_json(const struct kg_result *result)
         const struct kg_result_section *section = &result->sections[s];
         json_array_append_new(sections, section_json(section));
         for (size_t i = 0; i < section->n_cells; i++)
-            json_array_append_new(cells, cell_json(section, &section->cells[i]));
+            json_array_append_new(
+                cells, cell_json(section, &section->cells[i], result->keep_times));
     }
     json_t *run = json_deep_copy(result->run ? result->run : json_null());
     if (!json_is_object(run))

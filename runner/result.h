@@ -71,6 +71,8 @@ struct kg_summary {
 struct kg_result {
     json_t *run; /* the facts of the run; owned */
     bool interrupted;
+    bool
+        keep_times; /* write where each cell's time went: off, so that runs compare equal */
     size_t n_sections;
     struct kg_result_section *sections;
 };
