@@ -11,15 +11,15 @@ static __global__ void index_kernel(uint32_t *out)
 {
     uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     uint32_t thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-    out[block * blockDim.x * blockDim.y * blockDim.z + thread] += block * 1000 + thread + 1;
+    out[block * blockDim.x * blockDim.y * blockDim.z + thread] +=
+        block * 1000 + thread + 1;
 }
 
 static void test_index(void **)
 {
     std::vector<uint32_t> out(4 * 3 * 2 * 60);
-    assert_int_equal(KG_LAUNCH(NULL, dim3(4, 3, 2), dim3(5, 4, 3), 0, index_kernel,
-                               out.data()),
-                     0);
+    assert_int_equal(
+        KG_LAUNCH(NULL, dim3(4, 3, 2), dim3(5, 4, 3), 0, index_kernel, out.data()), 0);
     for (uint32_t i = 0; i < out.size(); i++)
         assert_int_equal(out[i], i / 60 * 1000 + i % 60 + 1);
 }
@@ -239,8 +239,7 @@ static void test_shuffles(void **)
                 int down = lane + 2 < first + width ? lane + 2 : lane;
                 int x9 = (lane ^ 9) < first + width ? lane ^ 9 : lane;
                 int x1 = (lane ^ 1) < first + width ? lane ^ 1 : lane;
-                assert_int_equal(out[i * 5],
-                                 3 * (warp + first + (lane + 5) % width));
+                assert_int_equal(out[i * 5], 3 * (warp + first + (lane + 5) % width));
                 assert_int_equal(out[i * 5 + 1], 3 * (warp + up));
                 assert_int_equal(out[i * 5 + 2], 3 * (warp + down));
                 assert_int_equal(out[i * 5 + 3], 3 * (warp + x9));
@@ -268,7 +267,8 @@ static __global__ void vote_kernel(uint32_t *out)
     o[3] = (uint32_t)__reduce_min_sync(KG_WARP_ALL, (int)lane - 5);
     o[4] = __reduce_max_sync(KG_WARP_ALL, lane ^ 31u);
     o[5] = __reduce_or_sync(KG_WARP_ALL, 1u << lane % 7) ^
-           __reduce_and_sync(KG_WARP_ALL, lane | 8u) ^ __reduce_xor_sync(KG_WARP_ALL, lane);
+           __reduce_and_sync(KG_WARP_ALL, lane | 8u) ^
+           __reduce_xor_sync(KG_WARP_ALL, lane);
     o[6] = __match_any_sync(KG_WARP_ALL, lane % 4);
     o[7] = (uint32_t)__syncthreads_count(lane < 11);
     o[8] = (uint32_t)__syncthreads_or(lane == 31) * 2u +
@@ -351,9 +351,11 @@ static void test_faults(void **)
         ASSERT_FAULT(KG_LAUNCH(NULL, 3, 64, 0, fault_kernel, 2),
                      "meet in different warp collectives");
         ASSERT_FAULT(KG_LAUNCH(NULL, 3, 64, 0, fault_kernel, 3), "deadlock");
-        ASSERT_FAULT(KG_LAUNCH(NULL, 3, 64, 0, fault_kernel, 3), "waits in __syncthreads");
+        ASSERT_FAULT(KG_LAUNCH(NULL, 3, 64, 0, fault_kernel, 3),
+                     "waits in __syncthreads");
         ASSERT_FAULT(KG_LAUNCH(NULL, 3, 64, 0, fault_kernel, 4), "leaves it out");
-        ASSERT_FAULT(KG_LAUNCH(NULL, 3, 64, 0, fault_kernel, 5), "thread (33,0,0): the kernel");
+        ASSERT_FAULT(KG_LAUNCH(NULL, 3, 64, 0, fault_kernel, 5),
+                     "thread (33,0,0): the kernel");
         ASSERT_FAULT(KG_LAUNCH(NULL, 3, 64, 0, fault_kernel, 6), "deadlock");
         /* A block of 20 has no lanes 20..31. */
         ASSERT_FAULT(KG_LAUNCH(NULL, 1, 20, 0, fault_kernel, 2), "names lane 20");
@@ -479,8 +481,9 @@ static void test_matvec(void **)
     kg_emu_configure(0, 0);
     for (int round = 0; round < 3; round++) {
         auto start = std::chrono::steady_clock::now();
-        assert_int_equal(
-            KG_LAUNCH(NULL, n / 4, 128, 0, matvec_kernel, w.data(), x.data(), y.data(), n), 0);
+        assert_int_equal(KG_LAUNCH(NULL, n / 4, 128, 0, matvec_kernel, w.data(), x.data(),
+                                   y.data(), n),
+                         0);
         std::chrono::duration<double, std::milli> ms =
             std::chrono::steady_clock::now() - start;
         print_message("matvec 4096 x 4096: %.1f ms\n", ms.count());
@@ -491,20 +494,13 @@ static void test_matvec(void **)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_index),
-        cmocka_unit_test(test_bad_launches),
-        cmocka_unit_test(test_barrier),
-        cmocka_unit_test(test_shuffled_schedule),
-        cmocka_unit_test(test_loop_barrier),
-        cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_shared_limits),
-        cmocka_unit_test(test_stray_write),
-        cmocka_unit_test(test_shuffles),
-        cmocka_unit_test(test_votes),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_early_exit),
-        cmocka_unit_test(test_spin),
-        cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_index),         cmocka_unit_test(test_bad_launches),
+        cmocka_unit_test(test_barrier),       cmocka_unit_test(test_shuffled_schedule),
+        cmocka_unit_test(test_loop_barrier),  cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_shared_limits), cmocka_unit_test(test_stray_write),
+        cmocka_unit_test(test_shuffles),      cmocka_unit_test(test_votes),
+        cmocka_unit_test(test_faults),        cmocka_unit_test(test_early_exit),
+        cmocka_unit_test(test_spin),          cmocka_unit_test(test_atomics),
         cmocka_unit_test(test_matvec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
