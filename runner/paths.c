@@ -13,9 +13,6 @@
 #ifndef KG_SOURCE_ROOT
 #define KG_SOURCE_ROOT ""
 #endif
-#ifndef KG_BUILD_ROOT
-#define KG_BUILD_ROOT ""
-#endif
 #ifndef KG_LIB_DIR
 #define KG_LIB_DIR "/usr/local/lib/kgate"
 #endif
@@ -28,8 +25,8 @@ static int no_memory(struct kg_error *error)
     return kg_error_set(error, KG_E_MEMORY, "out of memory");
 }
 
-/* True if this executable is BUILD/runner/NAME of the build that made it. A copy of the
-   build tree elsewhere counts as well: what decides is the neighbour folders. */
+/* BUILD if this executable is BUILD/runner/NAME of a build tree, else NULL. A tree that
+   was moved counts: what decides is what lies beside it, not where it was built. */
 static char *build_root(void)
 {
     char exe[PATH_MAX];

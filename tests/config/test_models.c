@@ -127,6 +127,12 @@ static void order(void **state)
     expect(w, "big", "arg/not-big.gguf", "home/models/big.gguf", KG_FOUND_SEARCH,
            "search list: ~/models");
     expect(w, "big", "arg/big.gguf", "arg/big.gguf", KG_FOUND_ARGUMENT, "--model");
+    make(w, "arg/bug.gguf"); /* as long */
+    make(w, "arg/big");      /* a beginning */
+    expect(w, "big", "arg/bug.gguf", "home/models/big.gguf", KG_FOUND_SEARCH,
+           "search list: ~/models");
+    expect(w, "big", "arg/big", "home/models/big.gguf", KG_FOUND_SEARCH,
+           "search list: ~/models");
     make(w, "env/big.gguf");
     expect(w, "big", "arg/big.gguf", "env/big.gguf", KG_FOUND_MODELS_DIR,
            "KGATE_MODELS_DIR");

@@ -18,39 +18,44 @@ static const struct kg_manifest_section sections[] = {
 static const struct kg_manifest manifest = {
     .name = "quick", .n_sections = 3, .sections = sections};
 
+/* clang-format off */
 static const struct {
     struct kg_select select;
     const char *why[3]; /* of dtype5, norms, dtypes; NULL: selected */
     const char *described;
 } section_rows[] = {
-    {{0},                                                                         {NULL, NULL, NULL},               "everything"      },
+    {{0}, {NULL, NULL, NULL}, "everything"},
     {{.n_tags = 1, .tags = LIST("matvec")},
      {NULL, "filtered: --tag matvec", "filtered: --tag matvec"},
-     "--tag matvec"                                                                                                                   },
+     "--tag matvec"},
     {{.n_tags = 2, .tags = LIST("synthetic", "artifact")},
      {NULL, NULL, "filtered: --tag synthetic,artifact"},
-     "--tag synthetic,artifact"                                                                                                       },
+     "--tag synthetic,artifact"},
     {{.n_only = 1, .only = LIST("dtype")},
      {NULL, "filtered: --only dtype", NULL},
-     "--only dtype"                                                                                                                   },
+     "--only dtype"},
     {{.n_only = 2, .only = LIST("orm", "dtypes"), .only_from_environment = true},
      {"filtered: KGATE_ONLY=orm,dtypes", NULL, NULL},
-     "KGATE_ONLY=orm,dtypes"                                                                                                          },
-    {{.fast = true},                                                              {"filtered: --fast", NULL, NULL}, "--fast"          },
+     "KGATE_ONLY=orm,dtypes"},
+    {{.fast = true}, {"filtered: --fast", NULL, NULL}, "--fast"},
     {{.fast = true, .fast_from_environment = true},
      {"filtered: KGATE_FAST", NULL, NULL},
-     "KGATE_FAST"                                                                                                                     },
+     "KGATE_FAST"},
     {{.n_cells = 1, .cells = LIST("dtype5.*")},
      {NULL, "filtered: --cell dtype5.*", "filtered: --cell dtype5.*"},
-     "--cell dtype5.*"                                                                                                                },
+     "--cell dtype5.*"},
     {{.n_cells = 1, .cells = LIST("dtype*")},
      {NULL, "filtered: --cell dtype*", NULL},
-     "--cell dtype*"                                                                                                                  },
-    {{.n_cells = 1, .cells = LIST("*.stage-a")},                                  {NULL, NULL, NULL},               "--cell *.stage-a"},
-    {{.n_cells = 1, .cells = LIST("[dn]*")},                                      {NULL, NULL, NULL},               "--cell [dn]*"    },
+     "--cell dtype*"},
+    {{.n_cells = 1, .cells = LIST("dtypes-long.*")},
+     {"filtered: --cell dtypes-long.*", "filtered: --cell dtypes-long.*",
+      "filtered: --cell dtypes-long.*"},
+     "--cell dtypes-long.*"},
+    {{.n_cells = 1, .cells = LIST("*.stage-a")}, {NULL, NULL, NULL}, "--cell *.stage-a"},
+    {{.n_cells = 1, .cells = LIST("[dn]*")}, {NULL, NULL, NULL}, "--cell [dn]*"},
     {{.n_cells = 2, .cells = LIST("norms.a", "dtypes.b")},
      {"filtered: --cell norms.a --cell dtypes.b", NULL, NULL},
-     "--cell norms.a --cell dtypes.b"                                                                                                 },
+     "--cell norms.a --cell dtypes.b"},
     {{.n_tags = 1,
       .tags = LIST("artifact"),
       .n_only = 1,
@@ -59,8 +64,9 @@ static const struct {
       .shard = 2,
       .n_shards = 4},
      {"filtered: --fast", "filtered: --tag artifact", "filtered: --tag artifact"},
-     "--tag artifact --only d --fast --shard 2/4"                                                                                     },
+     "--tag artifact --only d --fast --shard 2/4"},
 };
+/* clang-format on */
 
 static void sections_table(void **state)
 {
@@ -130,29 +136,31 @@ static void shards(void **state)
 static void nothing_selected(void **state)
 {
     (void)state;
+    /* clang-format off */
     const struct {
         struct kg_select select;
         const char *line; /* "" if it is fine */
     } rows[] = {
-        {{0},                                                                       "" },
-        {{.n_only = 1, .only = LIST("norm")},                                       "" },
+        {{0}, ""},
+        {{.n_only = 1, .only = LIST("norm")}, ""},
         {{.n_only = 1, .only = LIST("qmatvce")},
          "--only: no section of quick has a name with \"qmatvce\" (kgate list shows "
-         "them)"                                                                       },
+         "them)"},
         {{.n_only = 2, .only = LIST("norm", "qmatvce")},
          "--only: no section of quick has a name with \"qmatvce\" (kgate list shows "
-         "them)"                                                                       },
-        {{.n_only = 2, .only = LIST("norm", "gdn"), .only_from_environment = true}, "" },
+         "them)"},
+        {{.n_only = 2, .only = LIST("norm", "gdn"), .only_from_environment = true}, ""},
         {{.n_only = 1, .only = LIST("gdn"), .only_from_environment = true},
          "no section of quick matches KGATE_ONLY=gdn (sections: dtype5, norms, dtypes)"},
         {{.n_tags = 1, .tags = LIST("sythetic")},
-         "--tag: no section of quick has the tag \"sythetic\" (kgate list shows them)" },
+         "--tag: no section of quick has the tag \"sythetic\" (kgate list shows them)"},
         {{.n_tags = 1, .tags = LIST("artifact"), .fast = true},
          "no section of quick matches --tag artifact --fast (sections: dtype5, norms, "
-         "dtypes)"                                                                     },
+         "dtypes)"},
         {{.n_cells = 1, .cells = LIST("gdn.*")},
-         "no section of quick matches --cell gdn.* (sections: dtype5, norms, dtypes)"  },
+         "no section of quick matches --cell gdn.* (sections: dtype5, norms, dtypes)"},
     };
+    /* clang-format on */
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct kg_error error;
         kg_error_init(&error);
