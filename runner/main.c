@@ -62,6 +62,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } readers[] = {
     {"diff",    kg_cmd_diff   },
+    {"report",  kg_cmd_report },
     {"merge",   kg_cmd_merge  },
     {"results", kg_cmd_results},
     {"prune",   kg_cmd_prune  }

@@ -177,7 +177,8 @@ static void compare_cells(struct kg_diff *d, const struct kg_diff_options *optio
         return;
     }
     kg_compare_checks(d, options, b, h, causes);
-    kg_compare_digests(d, b, h, causes);
+    if (!d->data_refused)
+        kg_compare_digests(d, b, h, causes);
     if (!d->times_refused)
         kg_compare_times(d, options, b, h, causes, floor);
 }
@@ -275,6 +276,12 @@ int kg_diff_make(struct kg_diff *d, struct kg_record *base, struct kg_record *he
     if (has_times(base) && has_times(head)) {
         const char *text = kg_fact_times_refused(base, head, why, sizeof why);
         d->times_refused = text ? kg_arena_copy(&d->arena, text, strlen(text)) : NULL;
+    }
+    if (kg_fact_differs(base, head, KG_FACT_SEED)) {
+        const char *x = kg_fact(base, KG_FACT_SEED), *y = kg_fact(head, KG_FACT_SEED);
+        snprintf(why, sizeof why, "seed differs: %.80s -> %.80s", x ? x : "none",
+                 y ? y : "none");
+        d->data_refused = kg_arena_copy(&d->arena, why, strlen(why));
     }
     double floor = noise_floor(d);
     kg_attribute_init(&a, base, head);

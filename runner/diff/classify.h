@@ -66,6 +66,8 @@ struct kg_diff {
     size_t n_timed;                    /* arms whose times were compared */
     const char *times_refused; /* why no times were compared; NULL if they were, or if
                                   neither has any */
+    const char *data_refused;  /* why margins and digests were not compared; NULL if they
+                                 were: with other test data they are not the same ones */
     size_t n_times_refused;    /* arms left out for a reason of their own */
     struct kg_arena arena;
 };

@@ -78,6 +78,8 @@ void kg_compare_checks(struct kg_diff *diff, const struct kg_diff_options *optio
                 ->what = b->name;
             continue;
         }
+        if (diff->data_refused)
+            continue;
         if (kg_attribute_bound(b, h)) {
             struct kg_change *c = kg_diff_add(
                 diff, KG_CHANGE_BOUND, base, head,

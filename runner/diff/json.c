@@ -93,7 +93,7 @@ void kg_diff_print_json(FILE *out, const struct kg_diff *d, const struct kg_prin
     for (size_t i = 0; i < d->n_changes; i++)
         json_array_append_new(changes, change(&d->changes[i]));
     json_t *root = json_pack(
-        "{s:{s:s,s:i,s:i},s:o,s:o,s:b,s:o,s:I,s:I,s:o,s:o,s:{s:I,s:I,s:o}}", "schema",
+        "{s:{s:s,s:i,s:i},s:o,s:o,s:o,s:b,s:o,s:I,s:I,s:o,s:o,s:{s:I,s:I,s:o}}", "schema",
         "name", "kgate.diff", "major", 1, "minor", 0, "base", side(d->base), "head",
         side(d->head), "worse", kg_diff_worse(d, print->fail_on) > 0, "fail_on", worse,
         "cells_in_both", (json_int_t)d->n_common, "cells_unchanged",

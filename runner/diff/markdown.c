@@ -138,6 +138,11 @@ void kg_diff_print_markdown(FILE *out, const struct kg_diff *d,
     run_row(head, "head", d->head);
     fprintf(head, "\n%zu cells in both, %zu of them unchanged. Changes: %s.\n",
             d->n_common, d->n_same, kg_diff_count_text(d, ~0u, counts, sizeof counts));
+    if (d->data_refused) {
+        fputs("Margins, bounds and digests are not compared: ", head);
+        put_text(head, d->data_refused);
+        fputs(".\n", head);
+    }
     if (d->times_refused) {
         fputs("Times are not compared: ", head);
         put_text(head, d->times_refused);

@@ -102,6 +102,11 @@ void kg_diff_print_text(FILE *out, const struct kg_diff *d, const struct kg_prin
     char counts[512];
     print_run(out, "base", d->base);
     print_run(out, "head", d->head);
+    if (d->data_refused) {
+        fputs("margins, bounds and digests are not compared: ", out);
+        kg_put_plain(out, d->data_refused);
+        putc('\n', out);
+    }
     if (d->times_refused) {
         fputs("times are not compared: ", out);
         kg_put_plain(out, d->times_refused);
