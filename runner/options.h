@@ -66,7 +66,7 @@ struct kg_options {
     uint64_t schedule_seed; /* 0: the natural order */
     double limit_cell;      /* seconds; 0: what the manifest says */
     double limit_section;
-    bool bench, timings;
+    bool bench, bench_warm, timings;
     bool require_complete;
 
     /* what comes out */

@@ -50,7 +50,9 @@ const struct option_row option_rows[] = {
     {OPT_REQUIRE_COMPLETE, "require-complete", 0, NULL, FOR_RUN, GROUP_HOW,
      "a battery that is INCOMPLETE fails"},
     {OPT_BENCH, "bench", 0, NULL, FOR_RUN, GROUP_HOW,
-     "measure every arm too"},
+     "time every arm too, on cold caches (needs a GPU)"},
+    {OPT_BENCH_WARM, "bench-warm", 0, NULL, FOR_RUN, GROUP_HOW,
+     "--bench, and once more on warm caches"},
     {OPT_TIMINGS, "timings", 0, NULL, FOR_RUN, GROUP_HOW,
      "record where each cell's time went"},
 

@@ -4,7 +4,10 @@
 #ifndef KG_RUNNER_OPTIONS_TABLE_H
 #define KG_RUNNER_OPTIONS_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "runner/options.h"
 
 enum option_id {
     OPT_TAG,
@@ -27,6 +30,7 @@ enum option_id {
     OPT_LIMIT_SECTION,
     OPT_REQUIRE_COMPLETE,
     OPT_BENCH,
+    OPT_BENCH_WARM,
     OPT_TIMINGS,
     OPT_RESULTS,
     OPT_OUTPUT,
@@ -63,5 +67,12 @@ struct option_row {
 
 extern const struct option_row option_rows[];
 extern const size_t n_option_rows;
+
+/* Does what an option says; `text` is its value, NULL if it takes none. */
+int kg_option_apply(enum option_id id, const char *text, struct kg_options *options,
+                    struct kg_error *error);
+/* Appends the items of "a,b" to a list. Lenient: empty items are passed over. */
+int kg_option_add_csv(char ***list, size_t *n, const char *text, const char *option,
+                      bool lenient, struct kg_error *error);
 
 #endif
