@@ -9,9 +9,9 @@
  * kg_arm_next decides whether there is another repetition and makes kg_ptr give that
  * repetition's buffers; kg_arm_end is told what the launch said. A plain run has one
  * repetition, on the primary buffers, and that is the one whose results are checked.
- * Timed repetitions (--bench) and those of a second provider (--against) belong after it:
- * kg_arm_end then returns to READY, kg_arm_next points `current` of every buffer at a
- * copy, and the primary buffers stay as the checked repetition left them.
+ * Timed repetitions (--bench) come after it: kg_arm_end then returns to READY, kg_arm_next
+ * points `current` of every buffer at a copy (bench/arm.c), and the primary buffers stay
+ * as the checked repetition left them.
  */
 #include <string.h>
 
@@ -19,11 +19,13 @@
 
 void kg_arm_begin(struct kg_cell *cell, const char *arm, const struct kg_cost *cost)
 {
-    (void)cost; /* what timed repetitions are set against */
     kg_cell_outside_arm(cell, "KG_ARM");
     kg_cell_need_name(cell, "an arm", arm);
     strcpy(cell->arm, arm);
     cell->arm_number++;
+    cell->has_cost = cost != NULL;
+    cell->cost = cost ? *cost : (struct kg_cost){0};
+    cell->timed = false;
     cell->arm_state = KG_ARM_READY;
 }
 
@@ -33,6 +35,10 @@ bool kg_arm_next(struct kg_cell *cell)
         return false;
     if (cell->arm_state != KG_ARM_READY)
         kg_cell_misuse(cell, "kg_arm_next out of turn");
+    if (cell->timed && !kg_bench_next(cell)) {
+        cell->arm_state = KG_ARM_DONE;
+        return false;
+    }
     cell->arm_state = KG_ARM_RUNNING;
     cell->arm_started = kg_seconds_now();
     return true;
@@ -42,6 +48,11 @@ void kg_arm_end(struct kg_cell *cell, int status)
 {
     if (cell->arm_state != KG_ARM_RUNNING)
         kg_cell_misuse(cell, "kg_arm_end out of turn");
+    if (cell->timed) {
+        kg_bench_launched(cell, status);
+        cell->arm_state = KG_ARM_READY;
+        return;
+    }
     const struct kg_device_ops *d = cell->host->provider->device;
     if (status == KG_E_UNSUPPORTED) {
         /* A first launch of several may be under way. */
@@ -53,6 +64,9 @@ void kg_arm_end(struct kg_cell *cell, int status)
     cell->times.kernel += kg_seconds_now() - cell->arm_started;
     cell->arm_state = KG_ARM_DONE;
     kg_buffers_verify_arm(cell);
+    cell->timed = kg_bench_begin(cell);
+    if (cell->timed)
+        cell->arm_state = KG_ARM_READY;
 }
 
 const void *kg_ops_(struct kg_cell *cell, size_t table_offset, size_t entry_offset,

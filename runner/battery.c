@@ -194,7 +194,7 @@ int kg_battery_load(struct kg_battery *b, const struct kg_options *options,
 }
 
 void kg_battery_aim(struct kg_battery *b, const char *provider, const char *against,
-                    int ordinal, unsigned at_once)
+                    int ordinal, json_t *calibration, unsigned at_once)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     long threads = cores > (long)at_once ? cores / (long)at_once : 1;
@@ -208,8 +208,11 @@ void kg_battery_aim(struct kg_battery *b, const char *provider, const char *agai
                             against ? json_string(against) : json_null());
         json_object_set_new(order, "ordinal", json_integer(ordinal));
         json_object_set_new(order, "host_threads", json_integer(threads));
-        if (b->options->bench)
-            json_object_set_new(order, "bench", json_object());
+        if (calibration)
+            json_object_set_new(order, "bench",
+                                json_pack("{s:b, s:O}", "warm",
+                                          (int)b->options->bench_warm, "calibration",
+                                          calibration));
     }
 }
 

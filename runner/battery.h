@@ -32,9 +32,10 @@ struct kg_battery {
 int kg_battery_load(struct kg_battery *battery, const struct kg_options *options,
                     struct kg_error *error);
 /* Makes the tasks run on a provider, or only plan where `provider` is NULL. Threads of
-   the machine are shared by `at_once` hosts. */
+   the machine are shared by `at_once` hosts. calibration: what --bench judges by, or
+   NULL. */
 void kg_battery_aim(struct kg_battery *battery, const char *provider, const char *against,
-                    int ordinal, unsigned at_once);
+                    int ordinal, json_t *calibration, unsigned at_once);
 /* After the run: tells in every cell without its model file what to do about it, and
    gives every cell the command that repeats it. `device` is for --device. */
 void kg_battery_annotate(struct kg_battery *battery, const char *device);

@@ -330,6 +330,7 @@ static void run(struct kg_cell *cell)
 
 static void release(struct kg_cell *cell)
 {
+    kg_bench_abort(cell);
     int rc = kg_buffers_release(cell);
     if (rc == 0)
         return;
@@ -377,6 +378,8 @@ void kg_cell_run(struct kg_host *host, const struct kg_plan_cell *plan)
         "seconds", seconds, "digest", cell->digests, "params", cell->params, "notes",
         cell->notes, "times", "upload", t->upload, "kernel", t->kernel, "download",
         t->download, "oracle", rest > 0 ? rest : 0.0);
+    if (cell->timings)
+        json_object_set_new(done, "timings", cell->timings);
     kg_event_write(host->event_fd, done);
 
     json_decref(cell->check_names);

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "kgate/check.h"
+#include "runner/bench/arm.h"
 #include "runner/events.h"
 #include "runner/host.h"
 
@@ -45,6 +46,8 @@ struct kg_buf {
     unsigned used_in;    /* number of the last arm that took the pointer; 0 none */
     unsigned fetched_at; /* number of the last arm that ran before a fetch; 0 none */
     const void *fetched; /* what that fetch gave */
+    uint8_t *copies;     /* --bench: the payloads of the timed repetitions, else NULL */
+    size_t stride;       /* bytes from one copy to the next */
 };
 
 struct kg_block {
@@ -78,6 +81,11 @@ struct kg_cell {
     char arm[KG_NAME_MAX + 1]; /* the last one begun */
     unsigned arm_number;       /* arms that were begun */
     double arm_started;
+    bool has_cost; /* of the last arm begun */
+    struct kg_cost cost;
+    bool timed;                 /* its timed repetitions are under way */
+    struct kg_bench_run *bench; /* bench/arm.c's, made when first needed */
+    json_t *timings;            /* arm -> what its repetitions took; or NULL */
 
     uint32_t oracle_allow;
     json_t *check_names; /* a set */

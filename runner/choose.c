@@ -10,14 +10,15 @@
 
 #define PROBE_SECONDS 120.0 /* a driver that has to wake up its GPUs */
 
-/* Opens the device in a host of its own. Sets choice->facts, or `error`. */
+/* Opens the device in a host of its own, and measures its ceilings for --bench. Sets
+   choice->facts, or `error`. */
 static int probe(struct kg_choice *choice, const char *provider, struct kg_error *error)
 {
     struct kg_result_section section = {.name = (char *)"probe"};
     struct kg_task task = {
         .mode = KG_TASK_PROBE,
-        .order = json_pack("{s:s, s:s, s:i}", "mode", "probe", "provider", provider,
-                           "ordinal", choice->ordinal),
+        .order = json_pack("{s:s, s:s, s:i, s:b}", "mode", "probe", "provider", provider,
+                           "ordinal", choice->ordinal, "calibrate", (int)choice->bench),
         .section = &section,
         .cell_seconds = PROBE_SECONDS,
         .section_seconds = PROBE_SECONDS,
@@ -38,9 +39,20 @@ static int probe(struct kg_choice *choice, const char *provider, struct kg_error
     return rc;
 }
 
+static int refuse_bench(const struct kg_choice *choice, struct kg_error *error)
+{
+    return kg_error_set(
+        error, KG_E_UNSUPPORTED,
+        "--bench needs a GPU: times on the emulated device mean nothing%s%s%s",
+        choice->note ? " (" : "", choice->note ? choice->note : "",
+        choice->note ? ")" : "");
+}
+
 static int use_emu(struct kg_choice *choice, const struct kg_paths *paths,
                    struct kg_error *error)
 {
+    if (choice->bench)
+        return refuse_bench(choice, error);
     choice->device = kg_xstrdup("emu");
     choice->ordinal = 0;
     return kg_paths_provider(paths, "emu", &choice->provider, error);
@@ -74,6 +86,7 @@ int kg_choose(struct kg_choice *choice, const struct kg_options *options,
     memset(choice, 0, sizeof *choice);
     choice->lock = -1;
     choice->ordinal = options->ordinal;
+    choice->bench = options->bench;
     if (options->against)
         KG_TRY(kg_paths_named_provider("--against", options->against, &choice->against,
                                        error));
@@ -84,6 +97,8 @@ int kg_choose(struct kg_choice *choice, const struct kg_options *options,
         /* The emulated device has no compute capability, a GPU always has one. */
         if (json_integer_value(json_object_get(choice->facts, "cc_major")) > 0)
             return use_gpu(choice, error);
+        if (choice->bench)
+            return refuse_bench(choice, error);
         choice->device = kg_xstrdup("emu");
         return 0;
     }

@@ -5,6 +5,7 @@
 #define KG_RUNNER_CHOOSE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "runner/error.h"
 #include "runner/options.h"
@@ -19,6 +20,7 @@ struct kg_choice {
     int ordinal;
     int lock; /* a descriptor that holds the device's lock; -1 */
     int interrupted;
+    bool bench; /* the probe measures the ceilings (facts "bench") */
 };
 
 /* Asks a short-lived host whether the provider's device can be opened, and takes the

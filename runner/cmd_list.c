@@ -145,7 +145,7 @@ int kg_cmd_list(const struct kg_options *options, struct kg_error *error)
     int status = 2;
     if (kg_battery_load(&battery, options, error) != 0)
         goto out;
-    kg_battery_aim(&battery, NULL, NULL, 0, 1);
+    kg_battery_aim(&battery, NULL, NULL, 0, NULL, 1);
     struct kg_watcher watcher = {.select = kg_battery_select,
                                  .select_context = &options->select};
     int rc = kg_supervise(battery.tasks, battery.n_tasks, 1, &watcher, error);

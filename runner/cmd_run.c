@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "runner/battery.h"
+#include "runner/bench/show.h"
+#include "runner/bench/timer.h"
 #include "runner/choose.h"
 #include "runner/commands.h"
 #include "runner/escape.h"
@@ -73,6 +75,14 @@ static json_t *make_run(const struct session *s, int argc, char **argv)
     json_object_set(run, "artifacts", s->battery.artifacts);
     json_object_set_new(run, "synthetic", json_boolean(s->battery.has_synthetic));
     set_text(run, "note", s->choice.note);
+    json_t *bench = json_object_get(s->choice.facts, "bench");
+    if (bench) {
+        bench = json_copy(bench);
+        json_object_set_new(bench, "policy",
+                            json_pack("{s:s, s:i}", "name", kg_timer_cold.name, "version",
+                                      kg_timer_cold.version));
+        json_object_set_new(run, "bench", bench);
+    }
     return run;
 }
 
@@ -95,7 +105,7 @@ static void add_device(const struct session *s, json_t *run)
         "%lld.%lld", (long long)json_integer_value(json_object_get(device, "cc_major")),
         (long long)json_integer_value(json_object_get(device, "cc_minor")));
     static const char *const moved[] = {"cc_major", "cc_minor", "provider", "against",
-                                        "mem_free"};
+                                        "mem_free", "bench"};
     for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++)
         json_object_del(device, moved[i]);
     json_t *runtime = json_object_get(device, "runtime");
@@ -193,6 +203,12 @@ static int conclude(struct session *s, struct kg_error *error)
     if (o->output && kg_store_write_json(o->output, json, &local) != 0)
         rc = local.status;
     const char *where = rc == 0 ? s->store.result : fallback;
+    if (!o->quiet && !o->json) {
+        if (o->bench)
+            kg_show_bench(stdout, json);
+        if (o->timings)
+            kg_show_times(stdout, json);
+    }
     kg_progress_summary(&s->progress, result, where);
     if (o->json) {
         json_dumpf(json, stdout, JSON_SORT_KEYS | JSON_INDENT(1));
@@ -225,7 +241,7 @@ static int run(struct session *s, int argc, char **argv, struct kg_error *error)
     if (s->choice.interrupted)
         return 130;
     kg_battery_aim(b, s->choice.provider, s->choice.against, s->choice.ordinal,
-                   s->at_once);
+                   json_object_get(s->choice.facts, "bench"), s->at_once);
     result->run = make_run(s, argc, argv);
     if (open_store(s, result->run, error) != 0) {
         kg_store_discard(&s->store);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runner/artifact.h"
+#include "runner/bench/nvml.h"
 #include "runner/cell.h"
 #include "runner/child.h"
 
@@ -46,23 +47,41 @@ static int send_error(struct kg_host *host, const char *code,
     return KG_EXIT_SETUP;
 }
 
-static void send_device(struct kg_host *host)
+/* `bench`: what was measured of the device, or NULL; stolen. */
+static void send_device(struct kg_host *host, json_t *bench)
 {
     const struct kg_device_info *d = &host->device;
     const struct kg_provider *p = host->provider;
-    kg_event_write(
-        host->event_fd,
-        json_pack("{s:s, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, "
-                  "s:{s:o, s:o, s:s}}",
-                  "ev", "device", "name", kg_event_text(d->name), "cc_major",
-                  (int)d->cc_major, "cc_minor", (int)d->cc_minor, "sm_count",
-                  (int)d->sm_count, "mem_total", (json_int_t)d->mem_total, "mem_free",
-                  (json_int_t)d->mem_free, "l2_bytes", (json_int_t)d->l2_bytes,
-                  "smem_per_block", (json_int_t)d->smem_per_block, "driver",
-                  kg_event_text(d->driver), "runtime", kg_event_text(d->runtime), "uuid",
-                  kg_event_text(d->uuid), "pci_bus_id", kg_event_text(d->pci_bus_id),
-                  "provider", "name", kg_event_text(p->name), "build_id",
-                  kg_event_text(p->build_id), "digest", host->provider_library.digest));
+    json_t *event = json_pack(
+        "{s:s, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, "
+        "s:{s:o, s:o, s:s}}",
+        "ev", "device", "name", kg_event_text(d->name), "cc_major", (int)d->cc_major,
+        "cc_minor", (int)d->cc_minor, "sm_count", (int)d->sm_count, "mem_total",
+        (json_int_t)d->mem_total, "mem_free", (json_int_t)d->mem_free, "l2_bytes",
+        (json_int_t)d->l2_bytes, "smem_per_block", (json_int_t)d->smem_per_block,
+        "driver", kg_event_text(d->driver), "runtime", kg_event_text(d->runtime), "uuid",
+        kg_event_text(d->uuid), "pci_bus_id", kg_event_text(d->pci_bus_id), "provider",
+        "name", kg_event_text(p->name), "build_id", kg_event_text(p->build_id), "digest",
+        host->provider_library.digest);
+    if (bench)
+        json_object_set_new(event, "bench", bench);
+    kg_event_write(host->event_fd, event);
+}
+
+/* The ceilings and the state of the GPU around their measurement. */
+static int calibrate(struct kg_host *host, json_t **bench, struct kg_error *error)
+{
+    struct kg_calibration found;
+    *bench = NULL;
+    if (!host->job.calibrate)
+        return 0;
+    struct kg_gpu_state before = kg_nvml_state();
+    KG_TRY(kg_calibrate(host->provider, &host->device, host->stream, &found, error));
+    struct kg_gpu_state after = kg_nvml_state();
+    *bench = kg_calibration_json(&found);
+    json_object_set_new(*bench, "gpu_before", kg_gpu_state_json(&before));
+    json_object_set_new(*bench, "gpu_after", kg_gpu_state_json(&after));
+    return 0;
 }
 
 static void send_plan(struct kg_host *host)
@@ -144,6 +163,9 @@ static int open_device(struct kg_host *host, struct kg_error *error)
     if (rc != 0)
         return kg_error_set(error, rc, "provider %s: no device: %s", name,
                             d->last_error());
+    if (n_devices == 0)
+        return kg_error_set(error, KG_E_UNSUPPORTED,
+                            "provider %s: there is no device on this machine", name);
     if (host->job.ordinal >= n_devices)
         return kg_error_set(error, KG_E_INVALID,
                             "provider %s: no device %d, there are %d", name,
@@ -277,7 +299,12 @@ static int serve(struct kg_host *host, struct orders *orders)
             return send_error(host, "bad-provider", &error);
         if (open_device(host, &error) != 0)
             return send_error(host, "no-device", &error);
-        send_device(host);
+        if (host->job.calibrate || host->job.bench.on)
+            kg_nvml_open(host->device.pci_bus_id);
+        json_t *bench;
+        if (calibrate(host, &bench, &error) != 0)
+            return send_error(host, "no-bench", &error);
+        send_device(host, bench);
     }
     if (host->job.probe_only)
         return farewell(host);

@@ -20,6 +20,7 @@
 #include "kgate/artifact.h"
 #include "kgate/kernels.h"
 #include "kgate/section.h"
+#include "runner/bench/arm.h"
 #include "runner/error.h"
 
 #define KG_HOST_PROTOCOL 1
@@ -41,6 +42,8 @@ struct kg_job {
     bool seeded;
     uint64_t seed;
     bool no_artifacts;
+    bool calibrate; /* probe: measure the ceilings too */
+    struct kg_bench_job bench;
     json_t *artifacts; /* role -> {path, format, synthetic}, or NULL */
     json_t *params;    /* key -> string, or NULL */
 };

@@ -89,14 +89,14 @@ int kg_job_parse(struct kg_job *job, const char *line, size_t length,
     KG_TRY(get_table(json, "artifacts", &job->artifacts, error));
     KG_TRY(get_table(json, "params", &job->params, error));
 
-    static const char *const absent[] = {"against", "bench"};
-    for (size_t i = 0; i < 2; i++) {
-        json_t *item = json_object_get(json, absent[i]);
-        if (item != NULL && !json_is_null(item))
-            return kg_error_set(error, KG_E_UNSUPPORTED,
-                                "job: \"%s\" is not something this host can do",
-                                absent[i]);
-    }
+    job->calibrate = json_is_true(json_object_get(json, "calibrate"));
+    json_t *bench = json_object_get(json, "bench");
+    if (kg_bench_job_read(bench, &job->bench) != 0)
+        return wrong(error, "\"bench\" is malformed");
+    json_t *against = json_object_get(json, "against");
+    if (against != NULL && !json_is_null(against))
+        return kg_error_set(error, KG_E_UNSUPPORTED,
+                            "job: \"against\" is not something this host can do");
     return 0;
 }
 

@@ -160,3 +160,17 @@ const char *kg_throttle_text(uint64_t bits, char *buffer, unsigned size)
                                    reasons[i].name);
     return at ? buffer : "none";
 }
+
+json_t *kg_gpu_state_json(const struct kg_gpu_state *s)
+{
+    if (!s->available)
+        return json_null();
+    char throttle[128];
+    return json_pack("{s:i, s:i, s:i, s:f, s:s, s:I, s:I, s:i}", "sm_mhz", (int)s->sm_mhz,
+                     "mem_mhz", (int)s->mem_mhz, "temperature_c", (int)s->temperature_c,
+                     "power_w", s->power_mw * 1e-3, "throttle",
+                     kg_throttle_text(s->throttle_reasons, throttle, sizeof throttle),
+                     "ecc_corrected", (json_int_t)s->ecc_corrected, "ecc_uncorrected",
+                     (json_int_t)s->ecc_uncorrected, "other_processes",
+                     (int)s->other_processes);
+}

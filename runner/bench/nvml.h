@@ -7,6 +7,7 @@
 #ifndef KG_RUNNER_BENCH_NVML_H
 #define KG_RUNNER_BENCH_NVML_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -35,5 +36,8 @@ bool kg_is_throttled(uint64_t reasons);
 
 /* "sw-power-cap,hw-thermal" or "none"; buffer of at least 128 bytes. */
 const char *kg_throttle_text(uint64_t reasons, char *buffer, unsigned size);
+
+/* As it stands in a result; JSON null if not available. */
+json_t *kg_gpu_state_json(const struct kg_gpu_state *state);
 
 #endif
