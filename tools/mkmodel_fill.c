@@ -4,8 +4,8 @@
  * - Weights have a root mean square near 0.02 and heavy tails: every block has a scale of
  *   its own, log-normal, times a power of two that depends on the row, so that a kernel
  *   that takes the wrong block's or row's scale is seen.
- * - Quantized codes are uniform, so every code occurs (small E4M3 values are, too); scales are finite; Q8_0 has no
- *   -128, which no quantizer writes.
+ * - Quantized codes are uniform, so every code occurs (of E4M3, the small ones are); scales
+ *   are finite; Q8_0 has no -128, which no quantizer writes.
  * - Only integer and exactly rounded operations are used: the bytes are the same on every
  *   machine.
  */

@@ -85,7 +85,16 @@ static void pad_to(struct output *out, uint64_t alignment)
     put(out, zeros, (size_t)((alignment - (uint64_t)at % alignment) % alignment));
 }
 
-enum { ALIGNMENT = 32, GGUF_BOOL = 7, GGUF_STR = 8, GGUF_I64 = 11, GGUF_F64 = 12 };
+enum {
+    ALIGNMENT = 32,
+    GGUF_U32 = 4,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_STR = 8,
+    GGUF_I64 = 11
+};
+
+/* Numbers have the types that other software expects: u32 where it fits, and f32. */
 
 static void put_meta(struct output *out, const struct mk_meta *m)
 {
@@ -96,13 +105,20 @@ static void put_meta(struct output *out, const struct mk_meta *m)
         put(out, m->i64 ? "\1" : "\0", 1);
         break;
     case MK_I64:
+        if (m->i64 >= 0 && m->i64 <= UINT32_MAX) {
+            put32(out, GGUF_U32);
+            put32(out, (uint32_t)m->i64);
+            break;
+        }
         put32(out, GGUF_I64);
         put(out, &m->i64, 8);
         break;
-    case MK_F64:
-        put32(out, GGUF_F64);
-        put(out, &m->f64, 8);
+    case MK_F64: {
+        float value = (float)m->f64;
+        put32(out, GGUF_F32);
+        put(out, &value, 4);
         break;
+    }
     default:
         put32(out, GGUF_STR);
         put_text(out, m->str);
