@@ -428,7 +428,7 @@ static __global__ void atomics_kernel(struct atomics *a)
     atomicOr(&a->bits, 1u << i % 32);
     atomicAdd(&a->wide, 1ull << 32);
     atomicAdd(&a->real, 0.5f);
-    unsigned seen = a->taken;
+    unsigned seen = atomicAdd(&a->taken, 0u);
     for (;;) {
         unsigned old = atomicCAS(&a->taken, seen, seen + 2);
         if (old == seen)
