@@ -71,9 +71,10 @@ void kg_progress_banner(struct kg_progress *p, const struct kg_banner *b)
 
 static void erase(struct kg_progress *p)
 {
-    if (p->is_drawn)
+    if (p->drawn)
         fputs("\r\033[K", p->out);
-    p->is_drawn = false;
+    free(p->drawn);
+    p->drawn = NULL;
 }
 
 static size_t terminal_width(const struct kg_progress *p)
@@ -111,12 +112,15 @@ static void draw(struct kg_progress *p)
         line = longer;
     }
     cut(line, terminal_width(p) - 1);
-    fputs("\r\033[K", p->out);
+    free(name);
+    if (p->drawn && strcmp(p->drawn, line) == 0) {
+        free(line);
+        return;
+    }
+    erase(p);
     paint(p, DIM, line);
     fflush(p->out);
-    p->is_drawn = true;
-    free(line);
-    free(name);
+    p->drawn = line;
 }
 
 /* ---- lines that stay ---- */

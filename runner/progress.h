@@ -19,7 +19,7 @@ struct kg_progress {
     bool live;  /* out is a terminal that can move its cursor */
     bool color; /* it is a terminal and NO_COLOR is not set */
     bool quiet, verbose;
-    bool is_drawn; /* the live line is on the screen */
+    char *drawn; /* the live line that is on the screen, or NULL */
     double started;
     size_t n_sections, sections_done;
     size_t cells_planned, cells_done; /* selected ones */

@@ -23,6 +23,9 @@ KGATE, PLUGINS, SCHEMA = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:4])
 # Every process of a test inherits it, so that whatever stays behind can be found.
 MARK = "KGATE_E2E_MARK=%d.%d" % (os.getpid(), time.monotonic_ns())
 
+# A sanitizer would turn the signal into an exit.
+os.environ["ASAN_OPTIONS"] = "handle_segv=0:" + os.environ.get("ASAN_OPTIONS", "")
+
 # kind: verdict, reason and signal of the cell `fault`
 FAULTS = {
     "abort": ("FAIL", "crashed", "SIGABRT"),
