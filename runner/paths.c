@@ -42,10 +42,22 @@ static char *build_root(void)
             return NULL;
         *slash = '\0';
     }
-    char *mark = kg_text_format("%s/build.ninja", exe);
+    char *mark = kg_text_format("%s/plugins", exe);
     bool is_build = mark && access(mark, F_OK) == 0;
     free(mark);
     return is_build ? strdup(exe) : NULL;
+}
+
+/* Where models.yaml and manifests/ are: the sources that were built, or, on a machine
+   without them, the folder that the build tree was put in. */
+static char *data_root(const char *build)
+{
+    if (!build)
+        return strdup(KG_DATA_DIR);
+    if (access(KG_SOURCE_ROOT "/models.yaml", F_OK) == 0)
+        return strdup(KG_SOURCE_ROOT);
+    const char *slash = strrchr(build, '/');
+    return strndup(build, slash > build ? (size_t)(slash - build) : 1);
 }
 
 static int existing(const char *option, const char *path, bool directory, char **out,
@@ -93,16 +105,16 @@ int kg_paths_init(struct kg_paths *p, const struct kg_options *o, struct kg_erro
     p->build_tree = build != NULL;
     p->provider_dir =
         build ? kg_text_format("%s/kernels", build) : strdup(KG_LIB_DIR "/providers");
-    p->manifest_dir =
-        strdup(build ? KG_SOURCE_ROOT "/manifests" : KG_DATA_DIR "/manifests");
+    char *data = data_root(build);
+    p->manifest_dir = data ? kg_text_format("%s/manifests", data) : NULL;
     p->results = strdup(o->results ? o->results : "results");
     int rc = set_plugin_dirs(p, o, build, error);
     free(build);
     if (rc == 0 && o->models_file)
         rc = existing("--models", o->models_file, false, &p->models, error);
     else if (rc == 0)
-        p->models = strdup(p->build_tree ? KG_SOURCE_ROOT "/models.yaml"
-                                         : KG_DATA_DIR "/models.yaml");
+        p->models = data ? kg_text_format("%s/models.yaml", data) : NULL;
+    free(data);
     if (rc == 0 && !(p->provider_dir && p->manifest_dir && p->results && p->models))
         rc = no_memory(error);
     return rc;
