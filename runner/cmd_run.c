@@ -173,6 +173,8 @@ static void show_banner(struct session *s)
 {
     char *device = NULL;
     const char *name = json_string_value(json_object_get(s->choice.facts, "name"));
+    if (name && s->choice.device && strcmp(name, s->choice.device) == 0)
+        name = NULL;
     device = kg_format("%s%s%s%s", s->choice.device ? s->choice.device : "",
                        name ? " (" : "", name ? name : "", name ? ")" : "");
     s->banner = (struct kg_banner){

@@ -143,8 +143,9 @@ static const char overview[] =
     "  kgate run nightly --device cuda:0 --provider ./libengine.so --require-complete\n"
     "                                          gate another engine's kernels\n"
     "\n"
-    "Exit status of run: 0 GREEN (or INCOMPLETE without --require-complete), 1 not,\n"
-    "2 nothing was judged: a bad option, manifest or selection.\n";
+    "Exit status of run: 0 GREEN or INCOMPLETE, 1 RED, 2 nothing was judged: a bad\n"
+    "option, manifest or selection; 3 INCOMPLETE with --require-complete,\n"
+    "130 interrupted.\n";
 
 static const char run_text[] =
     "usage: kgate run [options] [MANIFEST]\n"

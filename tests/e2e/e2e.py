@@ -3,15 +3,19 @@
 
 usage: e2e.py KGATE CRASH_PLUGIN_DIR RESULT_SCHEMA [TEST...]
 """
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 try:
@@ -35,6 +39,7 @@ FAULTS = {
     "kill": ("FAIL", "killed", "SIGKILL"),
     "liar": ("FAIL", "protocol", None),
     "line": ("FAIL", "protocol", None),
+    "lost": ("FAIL", "device-fault", None),
     "memory": ("ERROR", "out-of-memory", None),
     "none": ("PASS", "", None),
     "orphan": ("FAIL", "crashed", "SIGABRT"),
@@ -203,6 +208,52 @@ def test_section_limit(box):
     equal([cells[k]["reason"] for k in ("before", "fault", "after")],
           ["", "hung", "not-run"], "reasons")
     equal(section_of(result, "hang")["status"], "error", "status")
+
+
+def test_relapse(box):
+    """Restarts that lead nowhere end."""
+    box.run("run", box.manifest(["relapse", "none"]), status=1)
+    result = box.result()
+    cells = cells_of(result, "relapse")
+    equal([cells[k]["reason"] for k in ("before", "fault", "after")],
+          ["", "crashed", "not-run"], "reasons")
+    section = section_of(result, "relapse")
+    equal((section["status"], section["restarts"]), ("error", 2), "section")
+    equal({c["verdict"] for c in cells_of(result, "none").values()}, {"PASS"}, "none")
+
+
+def on_terminal(box, columns, **environment):
+    """The bytes that kgate writes to a terminal of so many columns."""
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = dict(os.environ, TERM="xterm", **environment)
+    process = subprocess.Popen(
+        [KGATE, "run", box.manifest(["none", "hang", "segv"], cell="1s"), "--device",
+         "emu", "--plugin-dir", PLUGINS, "--results", str(box.results)], cwd=box.folder,
+        env=env, stdin=side, stdout=side, stderr=side)
+    os.close(side)
+    data = b""
+    try:
+        while chunk := os.read(main, 65536):
+            data += chunk
+    except OSError:  # the other side is closed
+        pass
+    os.close(main)
+    equal(process.wait(timeout=30), 1, "exit status")
+    return data.decode()
+
+
+def test_terminal(box):
+    text = on_terminal(box, 30)
+    equal(re.findall(r"\033(?!\[(?:K|\d*(?:;\d+)*m))", text), [], "odd escapes")
+    live = re.findall(r"\033\[2m(\[\d/3\][^\033]*)\033\[0m", text)
+    expect(len(live) > 3, "no live line")
+    expect(max(map(len, live)) <= 29, "a live line that wraps")
+    last = text.rindex(live[-1])
+    expect("\r\033[K" in text[last:], "the live line is not erased")
+    plain = on_terminal(box, 200, NO_COLOR="1")
+    equal(re.findall(r"\033\[[0-9;]*m", plain), [], "colours with NO_COLOR")
+    expect("crash-hang.fault" in plain, "the live line does not name the cell")
 
 
 def wait_for_host(process, n=1):

@@ -38,7 +38,8 @@ static void say(const char *text)
 static void crash_segv(void)
 {
     fputs("about to touch nothing \033[31m\n", stderr);
-    static volatile uintptr_t nowhere = 16; /* unknown to the compiler, which would warn */
+    static volatile uintptr_t nowhere =
+        16; /* unknown to the compiler, which would warn */
     *(volatile int *)nowhere = 1;
 }
 
@@ -93,7 +94,8 @@ static void crash_stranger(void)
 /* Claims success, and then the host reports the cell a second time. */
 static void crash_twice(void)
 {
-    say("{\"ev\":\"check\",\"id\":\"" SECTION ".fault\",\"name\":\"y\",\"class\":\"exact\","
+    say("{\"ev\":\"check\",\"id\":\"" SECTION
+        ".fault\",\"name\":\"y\",\"class\":\"exact\","
         "\"ok\":true}\n"
         "{\"ev\":\"done\",\"id\":\"" SECTION ".fault\",\"verdict\":\"PASS\","
         "\"seconds\":0}\n");
@@ -144,6 +146,22 @@ static void crash_memory(void)
     }
 }
 
+/* As after a fault of the device: a verdict, and the wish for a new process. */
+static void crash_lost(void)
+{
+    say("{\"ev\":\"done\",\"id\":\"" SECTION ".fault\",\"verdict\":\"FAIL\","
+        "\"reason\":\"device-fault\",\"detail\":\"gone\",\"seconds\":0}\n");
+    _exit(75);
+}
+
+/* From now on planning dies too, in every process that is started in this folder. */
+#define RELAPSE_MARK "relapse.mark"
+static void crash_relapse(void)
+{
+    close(open(RELAPSE_MARK, O_CREAT | O_WRONLY, 0600));
+    abort();
+}
+
 static void crash_plan(void)
 {
 }
@@ -189,15 +207,18 @@ static void run_fault(struct kg_cell *cell, const void *row)
 static void plan(struct kg_plan *p)
 {
     static void (*const unused[])(void) = {
-        crash_segv,  crash_abort,    crash_hang,   crash_kill, crash_exit,
-        crash_line,  crash_stranger, crash_twice,  crash_liar, crash_garbage,
-        crash_spew,  crash_orphan,   crash_memory, crash_plan, crash_late,
-        crash_leave, crash_none};
+        crash_segv,  crash_abort,    crash_hang,   crash_kill,   crash_exit,
+        crash_line,  crash_stranger, crash_twice,  crash_liar,   crash_garbage,
+        crash_spew,  crash_orphan,   crash_memory, crash_plan,   crash_late,
+        crash_leave, crash_none,     crash_lost,   crash_relapse};
     (void)unused;
-    static const struct kg_cell_spec cells[] = {{SECTION ".before", run_fine, "", NULL, 0},
-                                                {SECTION ".fault", run_fault, "", NULL, 0},
-                                                {SECTION ".after", run_fine, "", NULL, 0}};
-    if (strcmp(CRASH_NAME, "plan") == 0)
+    static const struct kg_cell_spec cells[] = {
+        {SECTION ".before", run_fine,  "", NULL, 0},
+        {SECTION ".fault",  run_fault, "", NULL, 0},
+        {SECTION ".after",  run_fine,  "", NULL, 0}
+    };
+    bool relapsed = strcmp(CRASH_NAME, "relapse") == 0 && access(RELAPSE_MARK, F_OK) == 0;
+    if (strcmp(CRASH_NAME, "plan") == 0 || relapsed)
         abort();
     for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++)
         kg_plan_add(p, &cells[i]);
