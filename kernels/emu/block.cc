@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime.h"
+#include "schedule.h"
 
 __thread struct kg_emu_thread *kg_emu_self;
 __thread struct kg_emu_worker *kg_emu_current;
@@ -30,56 +30,7 @@ kg_emu_worker::~kg_emu_worker()
     free(arena);
 }
 
-static uint64_t next_random(struct kg_emu_worker *worker)
-{
-    uint64_t x = worker->random;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    worker->random = x;
-    return x * 0x9e3779b97f4a7c15u >> 32;
-}
-
-/* One of the set bits, the r-th counted cyclically from a random place. */
-static uint32_t any_bit(uint32_t bits, uint32_t r)
-{
-    r &= 31u;
-    uint32_t rotated = r == 0 ? bits : bits >> r | bits << (32 - r);
-    return ((uint32_t)__builtin_ctz(rotated) + r) & 31u;
-}
-
-/* Takes the thread that shall run next out of the ready ones; NULL if there is none. */
-static struct kg_emu_lane *take_ready(struct kg_emu_worker *worker, bool shuffled)
-{
-    if (worker->ready_warps == 0)
-        return NULL;
-    uint32_t w = worker->current_warp, lane;
-    if (shuffled) {
-        uint64_t r = next_random(worker);
-        w = any_bit(worker->ready_warps, (uint32_t)r);
-        lane = any_bit(worker->warps[w].ready, (uint32_t)(r >> 8));
-    } else {
-        if ((worker->ready_warps >> w & 1u) == 0)
-            w = (uint32_t)__builtin_ctz(worker->ready_warps);
-        lane = (uint32_t)__builtin_ctz(worker->warps[w].ready);
-    }
-    struct kg_emu_warp *warp = &worker->warps[w];
-    worker->current_warp = w;
-    warp->ready &= ~(1u << lane);
-    if (warp->ready == 0)
-        worker->ready_warps &= ~(1u << w);
-    return &warp->lanes[lane];
-}
-
-void kg_emu_wake(struct kg_emu_warp *warp, uint32_t lanes)
-{
-    if (lanes == 0)
-        return;
-    warp->ready |= lanes;
-    kg_emu_current->ready_warps |= 1u << warp->index;
-}
-
-static struct kg_emu_fiber *idle_fiber(struct kg_emu_worker *worker)
+struct kg_emu_fiber *kg_emu_idle_fiber(struct kg_emu_worker *worker)
 {
     if (worker->idle.empty()) {
         std::unique_ptr<kg_emu_fiber> fiber(new kg_emu_fiber);
@@ -117,7 +68,7 @@ static const char *wait_name(uint32_t kind)
     }
 }
 
-[[noreturn]] static void deadlock(struct kg_emu_worker *worker)
+void kg_emu_deadlock(struct kg_emu_worker *worker)
 {
     for (uint32_t w = 0; w < worker->n_warps; w++) {
         struct kg_emu_warp *warp = &worker->warps[w];
@@ -143,47 +94,16 @@ static const char *wait_name(uint32_t kind)
                  worker->n_live);
 }
 
-/* Goes on with `next` on its own fiber, or on an idle one if it has not started. */
-static void switch_to(struct kg_emu_worker *worker, struct kg_emu_fiber *from,
-                      struct kg_emu_lane *next)
-{
-    struct kg_emu_fiber *to = next->fiber;
-    if (to == NULL) {
-        worker->start = next;
-        next->fiber = to = idle_fiber(worker);
-    }
-    kg_emu_fiber_switch(from, to);
-}
-
-void kg_emu_wait_for_wake(void)
-{
-    struct kg_emu_worker *worker = kg_emu_current;
-    struct kg_emu_lane *self = kg_emu_lane_self();
-    struct kg_emu_lane *next = take_ready(worker, worker->job->seed != 0);
-    if (next == NULL)
-        deadlock(worker);
-    if (next == self)
-        return;
-    switch_to(worker, self->fiber, next);
-    kg_emu_self = self;
-}
-
-void kg_emu_reschedule(void)
-{
-    if (kg_emu_current->job->seed != 0)
-        kg_emu_yield();
-}
-
 /* Always a random thread: in order, two threads that spin could keep the rest from running. */
 void kg_emu_yield(void)
 {
     struct kg_emu_worker *worker = kg_emu_current;
     struct kg_emu_lane *self = kg_emu_lane_self();
     kg_emu_wake(self->warp, 1u << self->lane);
-    struct kg_emu_lane *next = take_ready(worker, true);
+    struct kg_emu_lane *next = kg_emu_take_ready(worker, true);
     if (next == self)
         return;
-    switch_to(worker, self->fiber, next);
+    kg_emu_switch_to(worker, self->fiber, next);
     kg_emu_self = self;
 }
 
@@ -240,19 +160,19 @@ void kg_emu_fiber_main(void)
         kg_emu_self = self;
         worker->job->body(worker->job->closure);
         on_exit(worker, self);
-        struct kg_emu_lane *next = take_ready(worker, worker->job->seed != 0);
+        struct kg_emu_lane *next = kg_emu_take_ready(worker, worker->job->seed != 0);
         if (next != NULL && next->fiber == NULL) {
             next->fiber = fiber;
             self = next;
             continue;
         }
         if (next == NULL && worker->n_live != 0)
-            deadlock(worker);
+            kg_emu_deadlock(worker);
         worker->idle.push_back(fiber);
         if (next == NULL)
             kg_emu_fiber_switch(fiber, &worker->host);
         else
-            switch_to(worker, fiber, next);
+            kg_emu_switch_to(worker, fiber, next);
         self = worker->start;
     }
 }
@@ -341,8 +261,8 @@ void kg_emu_run_block(struct kg_emu_worker *worker, uint64_t block)
     worker->host.tsan = __tsan_get_current_fiber();
 #endif
     start_block(worker, block);
-    struct kg_emu_lane *first = take_ready(worker, worker->job->seed != 0);
-    switch_to(worker, &worker->host, first);
+    struct kg_emu_lane *first = kg_emu_take_ready(worker, worker->job->seed != 0);
+    kg_emu_switch_to(worker, &worker->host, first);
     if (worker->fault) {
         /* The block's threads stay where they are; their stacks serve the next block. */
         worker->idle.clear();

@@ -6,9 +6,8 @@
  */
 #include <string.h>
 
-#include "runtime.h"
-
 #include "mma.h"
+#include "schedule.h"
 
 /* True for the last lane, which shall do the work and then call finish(). */
 static bool arrive(struct kg_emu_lane *self, uint32_t kind, uint32_t mask)

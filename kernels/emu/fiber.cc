@@ -18,17 +18,15 @@ static const size_t stack_bytes = 64 * 1024;
 
 static void entry(transfer_t came)
 {
-    struct pair {
-        struct kg_emu_fiber *from, *to;
-    } *pair = static_cast<struct pair *>(came.data);
-    pair->from->context = came.fctx;
+    struct kg_emu_fiber *from = static_cast<struct kg_emu_fiber *>(came.data);
+    from->context = came.fctx;
 #if defined(__SANITIZE_ADDRESS__)
     const void *bottom;
     size_t bytes;
     __sanitizer_finish_switch_fiber(NULL, &bottom, &bytes);
-    if (pair->from->mapping == NULL) {
-        pair->from->bottom = bottom;
-        pair->from->bytes = bytes;
+    if (from->mapping == NULL) {
+        from->bottom = bottom;
+        from->bytes = bytes;
     }
 #endif
     kg_emu_fiber_main();

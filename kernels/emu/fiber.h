@@ -37,9 +37,6 @@ void kg_emu_fiber_main(void); /* block.cc; never returns */
 /* Leaves `from`, which some later switch resumes, and goes on in `to`. */
 static inline void kg_emu_fiber_switch(struct kg_emu_fiber *from, struct kg_emu_fiber *to)
 {
-    struct pair {
-        struct kg_emu_fiber *from, *to;
-    } pair = {from, to};
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&from->fake_stack, to->bottom, to->bytes);
 #endif
@@ -47,17 +44,17 @@ static inline void kg_emu_fiber_switch(struct kg_emu_fiber *from, struct kg_emu_
     __tsan_switch_to_fiber(to->tsan, 0);
 #endif
     boost::context::detail::transfer_t back =
-        boost::context::detail::jump_fcontext(to->context, &pair);
+        boost::context::detail::jump_fcontext(to->context, from);
     /* Somebody switched to `from`; the one who did tells where it left off. */
-    struct pair *came = static_cast<struct pair *>(back.data);
-    came->from->context = back.fctx;
+    struct kg_emu_fiber *came = static_cast<struct kg_emu_fiber *>(back.data);
+    came->context = back.fctx;
 #if defined(__SANITIZE_ADDRESS__)
     const void *bottom;
     size_t bytes;
     __sanitizer_finish_switch_fiber(from->fake_stack, &bottom, &bytes);
-    if (came->from->mapping == NULL) {
-        came->from->bottom = bottom;
-        came->from->bytes = bytes;
+    if (came->mapping == NULL) {
+        came->bottom = bottom;
+        came->bytes = bytes;
     }
 #endif
 }

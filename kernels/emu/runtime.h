@@ -137,13 +137,6 @@ static inline struct kg_emu_lane *kg_emu_lane_self(void)
 /* block.cc: runs one block to its end, or to a fault, which it leaves in the job. */
 void kg_emu_run_block(struct kg_emu_worker *worker, uint64_t block);
 
-/* Makes lanes runnable, and the running one wait until it is made so. */
-void kg_emu_wake(struct kg_emu_warp *warp, uint32_t lanes);
-void kg_emu_wait_for_wake(void);
-/* After a collective that the running lane completed: the shuffled schedule lets any of the
-   ready threads go first. */
-void kg_emu_reschedule(void);
-
 /* shared.cc */
 void kg_emu_shared_reset(struct kg_emu_worker *worker);
 const char *kg_emu_shared_check(struct kg_emu_worker *worker); /* damaged array or NULL */
