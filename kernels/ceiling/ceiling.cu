@@ -1,8 +1,9 @@
 /*
  * kernels/ceiling/ceiling.cu: what the device can do at best (kgate/ops/ceiling.h).
  *
- * copy, read_sweep: each thread moves `unroll` 16-byte words that lie a block apart, so that a
- * warp's access is 512 consecutive bytes and four loads are in flight before the first use.
+ * copy: the driver's own, which moves more than a plain kernel does (4.25 against 4.12 TB/s
+ * on an H200).
+ * read_sweep: one wave of blocks walks the memory, eight loads of a thread in flight.
  * Integer data only: no arithmetic to order.
  */
 #include "device/device.h"
@@ -13,58 +14,43 @@
 #endif
 
 static constexpr int block_threads = 512;
-static constexpr int unroll = 4;
-
-__global__ void copy_kernel(uint4 *__restrict__ to, const uint4 *__restrict__ from,
-                            int64_t n_words)
-{
-    int64_t at = (int64_t)blockIdx.x * block_threads * unroll + threadIdx.x;
-    uint4 v[unroll];
-#pragma unroll
-    for (int i = 0; i < unroll; i++)
-        if (at + i * block_threads < n_words)
-            v[i] = from[at + i * block_threads];
-#pragma unroll
-    for (int i = 0; i < unroll; i++)
-        if (at + i * block_threads < n_words)
-            to[at + i * block_threads] = v[i];
-}
+static constexpr int read_unroll = 8;
 
 __global__ void read_sweep_kernel(const uint4 *__restrict__ from, int64_t n_words,
                                   uint32_t *sum)
 {
-    int64_t step = (int64_t)gridDim.x * block_threads;
+    const int64_t step = (int64_t)gridDim.x * block_threads;
+    int64_t at = (int64_t)blockIdx.x * block_threads + threadIdx.x;
     uint32_t s = 0;
-    for (int64_t at = (int64_t)blockIdx.x * block_threads + threadIdx.x; at < n_words;
-         at += step * unroll) {
-        uint4 v[unroll];
+    for (; at + (read_unroll - 1) * step < n_words; at += step * read_unroll) {
+        uint4 v[read_unroll];
 #pragma unroll
-        for (int i = 0; i < unroll; i++)
-            v[i] = at + i * step < n_words ? from[at + i * step] : make_uint4(0, 0, 0, 0);
+        for (int i = 0; i < read_unroll; i++)
+            v[i] = from[at + i * step];
 #pragma unroll
-        for (int i = 0; i < unroll; i++)
+        for (int i = 0; i < read_unroll; i++)
             s += v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
     }
+    for (; at < n_words; at += step)
+        s += from[at].x ^ from[at].y ^ from[at].z ^ from[at].w;
     for (int o = 16; o > 0; o >>= 1)
         s += __shfl_xor_sync(0xffffffffu, s, o);
     if (threadIdx.x % 32 == 0)
         atomicAdd(sum, s);
 }
 
-__global__ void empty_kernel()
-{
-}
-
 static int kg_copy(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
 {
     if (!to || !from || bytes % 16 != 0)
         return KG_E_INVALID;
-    if (bytes == 0)
-        return KG_OK;
-    int64_t words = (int64_t)(bytes / 16), per_block = block_threads * unroll;
-    unsigned blocks = (unsigned)((words + per_block - 1) / per_block);
-    return KG_LAUNCH(stream, blocks, block_threads, 0, copy_kernel, (uint4 *)to,
-                     (const uint4 *)from, words);
+#if defined(__CUDACC__)
+    cudaError_t rc =
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)stream);
+    return rc == cudaSuccess ? KG_OK : KG_E_LAUNCH;
+#else
+    (void)stream;
+    return KG_E_UNSUPPORTED;
+#endif
 }
 
 static int kg_read_sweep(const void *from, size_t bytes, uint32_t *sum,
@@ -72,7 +58,7 @@ static int kg_read_sweep(const void *from, size_t bytes, uint32_t *sum,
 {
     if (!from || !sum || bytes % 16 != 0)
         return KG_E_INVALID;
-    /* Enough blocks for four per multiprocessor of the largest chips; the loop does the rest. */
+    /* Four blocks a multiprocessor on a chip of 132; the loop does the rest. */
     return KG_LAUNCH(stream, 132 * 4, block_threads, 0, read_sweep_kernel,
                      (const uint4 *)from, (int64_t)(bytes / 16), sum);
 }
