@@ -39,6 +39,10 @@ __global__ void read_sweep_kernel(const uint4 *__restrict__ from, int64_t n_word
         atomicAdd(sum, s);
 }
 
+__global__ void empty_kernel()
+{
+}
+
 static int kg_copy(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
 {
     if (!to || !from || bytes % 16 != 0)
