@@ -19,7 +19,9 @@
 
 #include "kgate/ops/ceiling.h"
 #include "kgate/ops/device.h"
+#include "kgate/ops/fp8.h"
 #include "kgate/ops/matvec.h"
+#include "kgate/ops/mmvq.h"
 #include "kgate/status.h"
 #include "kgate/types.h"
 
@@ -31,8 +33,6 @@ struct kg_norm_ops;
 struct kg_elementwise_ops;
 struct kg_ssm_ops;
 struct kg_gdn_ops;
-struct kg_mmvq_ops;
-struct kg_fp8_ops;
 struct kg_gemm_ops;
 struct kg_kv_ops;
 struct kg_attention_ops;
