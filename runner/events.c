@@ -98,7 +98,6 @@ static bool has_type(const json_t *value, enum field_type type)
     return false;
 }
 
-/* Nothing in an event is deeper than bench samples in an object in an object. */
 static bool is_shallow(const json_t *value, int depth)
 {
     if (depth == 0)
@@ -193,6 +192,19 @@ static bool check_check(struct kg_event *event, char *fault, size_t size)
     return true;
 }
 
+/* The code goes to the terminal as it is. */
+static bool check_error(struct kg_event *event, char *fault, size_t size)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz-";
+    const char *code = json_string_value(json_object_get(event->json, "code"));
+    size_t n = strlen(code);
+    if (n == 0 || n > 40 || strspn(code, allowed) != n)
+        return fault_in(fault, size, "error", "code", "is no code");
+    event->reason = code;
+    event->text = json_string_value(json_object_get(event->json, "text"));
+    return true;
+}
+
 static bool is_hex_digest(const char *text)
 {
     return text && strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32;
@@ -231,8 +243,6 @@ static bool check_done(struct kg_event *event, char *fault, size_t size)
     for (size_t i = 0; i < json_array_size(notes); i++)
         if (!json_is_string(json_array_get(notes, i)))
             return fault_in(fault, size, "done", "notes", "holds something else");
-    if (!is_shallow(event->json, 6))
-        return fault_in(fault, size, "done", "an object", "is nested too deeply");
     return true;
 }
 
@@ -242,7 +252,7 @@ static const struct kind {
     bool (*check)(struct kg_event *event, char *fault, size_t size);
     struct field fields[20];
 } kinds[] = {
-    {"hello",  KG_EVENT_HELLO, NULL,        {{"protocol", COUNT, true}}                     },
+    {"hello",  KG_EVENT_HELLO, NULL,        {{"protocol", COUNT, true}}                    },
     {"device",
      KG_EVENT_DEVICE,          NULL,
      {{"name", STRING, true},
@@ -260,10 +270,12 @@ static const struct kind {
       {"provider", OBJECT, true},
       {"against", OBJECT, false},
       {"health", OBJECT, false},
-      {"bench", OBJECT, false}}                                                             },
-    {"plan",   KG_EVENT_PLAN,  check_plan,  {{"cells", ARRAY, true}, {"last", BOOL, false}} },
-    {"error",  KG_EVENT_ERROR, NULL,        {{"code", STRING, true}, {"text", STRING, true}}},
-    {"begin",  KG_EVENT_BEGIN, NULL,        {{"id", ID, true}}                              },
+      {"bench", OBJECT, false}}                                                            },
+    {"plan",   KG_EVENT_PLAN,  check_plan,  {{"cells", ARRAY, true}, {"last", BOOL, false}}},
+    {"error",
+     KG_EVENT_ERROR,           check_error,
+     {{"code", STRING, true}, {"text", STRING, true}}                                      },
+    {"begin",  KG_EVENT_BEGIN, NULL,        {{"id", ID, true}}                             },
     {"check",
      KG_EVENT_CHECK,           check_check,
      {{"id", ID, true},
@@ -278,7 +290,7 @@ static const struct kind {
       {"bad", COUNT, false},
       {"count", COUNT, false},
       {"text", STRING, false},
-      {"detail", STRING, false}}                                                            },
+      {"detail", STRING, false}}                                                           },
     {"done",
      KG_EVENT_DONE,            check_done,
      {{"id", ID, true},
@@ -292,8 +304,8 @@ static const struct kind {
       {"times", OBJECT, false},
       {"timings", OBJECT, false},
       {"health", OBJECT, false},
-      {"against", OBJECT, false}}                                                           },
-    {"bye",    KG_EVENT_BYE,   NULL,        {{NULL, ANY, false}}                            },
+      {"against", OBJECT, false}}                                                          },
+    {"bye",    KG_EVENT_BYE,   NULL,        {{NULL, ANY, false}}                           },
 };
 
 bool kg_event_parse(const char *line, size_t length, struct kg_event *event, char *fault,
@@ -323,14 +335,12 @@ bool kg_event_parse(const char *line, size_t length, struct kg_event *event, cha
     if (ok) {
         event->kind = kind->kind;
         event->id = json_string_value(json_object_get(json, "id"));
-        if (kind->kind == KG_EVENT_ERROR) {
-            event->reason = json_string_value(json_object_get(json, "code"));
-            event->text = json_string_value(json_object_get(json, "text"));
-        }
         if (kind->kind == KG_EVENT_HELLO &&
             json_integer_value(json_object_get(json, "protocol")) != KG_EVENT_PROTOCOL)
             ok = fault_in(fault, fault_size, "hello", "protocol", "is another one");
     }
+    if (ok && !is_shallow(json, KG_EVENT_DEPTH_MAX))
+        ok = fault_in(fault, fault_size, kind->name, "an object", "is nested too deeply");
     ok = ok && (kind->check == NULL || kind->check(event, fault, fault_size));
     if (!ok)
         kg_event_clear(event);

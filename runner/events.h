@@ -16,7 +16,11 @@
 #define KG_EVENT_ID_MAX 200
 #define KG_EVENT_CELLS_MAX 100000 /* a section */
 #define KG_EVENT_CHECKS_MAX 4096  /* a cell */
+#define KG_EVENT_DEPTH_MAX 8
 #define KG_EVENT_PROTOCOL 1
+/* What the supervisor will hold of one cell and of one section. */
+#define KG_EVENT_CELL_BYTES_MAX ((size_t)8 << 20)
+#define KG_EVENT_SECTION_BYTES_MAX ((size_t)256 << 20)
 
 enum kg_verdict { KG_NO_VERDICT, KG_PASS, KG_FAIL, KG_SKIP, KG_ERROR };
 /* "PASS" and so on; "?" for KG_NO_VERDICT. */

@@ -194,6 +194,7 @@ static void on_begin(struct kg_hostrun *run, const struct kg_event *event)
     run->next = (size_t)index + 1;
     run->n_begun++;
     run->phase = KG_PHASE_CELL;
+    run->cell_bytes = 0;
     run->cell_since = kg_now();
     run->log_mark = run->log.total;
     cell->checks = json_array();
@@ -330,6 +331,13 @@ void kg_hostrun_feed(struct kg_hostrun *run, const char *bytes, size_t n)
             return;
         bytes++;
         n--;
+        run->cell_bytes += run->in_length;
+        run->section_bytes += run->in_length;
+        if ((run->phase == KG_PHASE_CELL && run->cell_bytes > KG_EVENT_CELL_BYTES_MAX) ||
+            run->section_bytes > KG_EVENT_SECTION_BYTES_MAX) {
+            fault(run, "more events than anybody wants to know");
+            return;
+        }
         struct kg_event event;
         char text[256];
         if (kg_event_parse(run->in, run->in_length, &event, text, sizeof text)) {

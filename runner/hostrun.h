@@ -53,7 +53,8 @@ struct kg_hostrun {
 
     char *in; /* a partial line */
     size_t in_length;
-    char *out; /* orders not yet written */
+    size_t cell_bytes, section_bytes; /* of events, all hosts of the section */
+    char *out;                        /* orders not yet written */
     size_t out_length, out_at;
 
     double started;    /* the section; seconds on the monotonic clock */

@@ -1,9 +1,11 @@
 /*
  * kgate: gates GPU kernels. What it does is in the commands; this file chooses one.
  */
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kgate/kernels.h"
 #include "kgate/section.h"
@@ -85,8 +87,20 @@ static bool run_reader(int argc, char **argv, int *status)
     return false;
 }
 
+/* Whoever starts kgate may have closed these; a pipe must not get their numbers. */
+static void open_standard_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd < 2);
+    if (fd > 2)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_descriptors();
     int done;
     if (argc == 2 && strcmp(argv[1], "__host") == 0)
         return kg_host_main();

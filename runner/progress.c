@@ -22,11 +22,15 @@ static void paint(const struct kg_progress *p, const char *style, const char *te
         fputs(text, p->out);
 }
 
+/* As much of a text from elsewhere as a line can bear. */
 static void shown(const struct kg_progress *p, const char *text)
 {
-    char *clean = kg_escape_dup(text);
+    char clean[1000];
+    size_t length = strlen(text);
+    kg_escape(text, length, clean, sizeof clean);
     fputs(clean, p->out);
-    free(clean);
+    if (length > sizeof clean)
+        fputs("...", p->out);
 }
 
 void kg_progress_open(struct kg_progress *p, FILE *out, bool quiet, bool verbose,
@@ -385,9 +389,14 @@ static void print_skips(const struct kg_progress *p, const struct kg_result *res
         fputs("\nSkipped:\n", p->out);
     for (size_t g = 0; g < n; g++) {
         fprintf(p->out, "  %5zu  %s", groups[g].n, groups[g].reason);
-        if (groups[g].detail && groups[g].detail[0]) {
+        const char *detail = groups[g].detail ? groups[g].detail : "";
+        /* The selection's own words begin with the reason. */
+        size_t n_reason = strlen(groups[g].reason);
+        if (strncmp(detail, groups[g].reason, n_reason) == 0 && detail[n_reason] == ':')
+            detail += n_reason + 1 + (detail[n_reason + 1] == ' ');
+        if (detail[0]) {
             fputs(": ", p->out);
-            shown(p, groups[g].detail);
+            shown(p, detail);
         }
         putc('\n', p->out);
     }

@@ -34,6 +34,7 @@ os.environ["ASAN_OPTIONS"] = "handle_segv=0:" + os.environ.get("ASAN_OPTIONS", "
 FAULTS = {
     "abort": ("FAIL", "crashed", "SIGABRT"),
     "exit": ("FAIL", "exited", None),
+    "flood": ("FAIL", "protocol", None),
     "garbage": ("FAIL", "protocol", None),
     "hang": ("FAIL", "hung", None),
     "kill": ("FAIL", "killed", "SIGKILL"),

@@ -52,6 +52,8 @@ static const char *const bad[] = {
     "{\"ev\":\"plan\",\"cells\":[{}]}",
     "{\"ev\":\"plan\",\"cells\":[{\"id\":\"\"}]}",
     "{\"ev\":\"plan\",\"cells\":[{\"id\":\"A\"}]}",
+    "{\"ev\":\"error\",\"code\":\"\\u001b[2J\",\"text\":\"no\"}",
+    "{\"ev\":\"error\",\"code\":\"\",\"text\":\"no\"}",
     "{\"ev\":\"begin\",\"id\":\"a b\"}",
     "{\"ev\":\"begin\",\"id\":\"a\\n\"}",
     "{\"ev\":\"begin\",\"id\":\"a\\u0000\"}",
@@ -77,7 +79,7 @@ static const char *const bad[] = {
     DONE ",\"digest\":{\"x\":1}}",
     DONE ",\"params\":{\"x\":[1]}}",
     DONE ",\"notes\":[1]}",
-    DONE ",\"times\":{\"a\":{\"b\":{\"c\":{\"d\":{\"e\":{\"f\":1}}}}}}}",
+    DONE ",\"times\":{\"a\":{\"b\":{\"c\":{\"d\":{\"e\":{\"f\":{\"g\":{\"h\":1}}}}}}}}}",
 };
 
 static bool parses(const char *line, size_t length)

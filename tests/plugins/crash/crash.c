@@ -110,6 +110,14 @@ static void crash_liar(void)
         pause();
 }
 
+/* Well-formed, and no end of it. */
+static void crash_flood(void)
+{
+    for (;;)
+        say("{\"ev\":\"check\",\"id\":\"" SECTION ".fault\",\"name\":\"y\","
+            "\"class\":\"exact\",\"ok\":true}\n");
+}
+
 static void crash_spew(void)
 {
     static char line[65536];
@@ -207,10 +215,10 @@ static void run_fault(struct kg_cell *cell, const void *row)
 static void plan(struct kg_plan *p)
 {
     static void (*const unused[])(void) = {
-        crash_segv,  crash_abort,    crash_hang,   crash_kill,   crash_exit,
-        crash_line,  crash_stranger, crash_twice,  crash_liar,   crash_garbage,
-        crash_spew,  crash_orphan,   crash_memory, crash_plan,   crash_late,
-        crash_leave, crash_none,     crash_lost,   crash_relapse};
+        crash_segv,  crash_abort,    crash_hang,   crash_kill,    crash_exit,
+        crash_line,  crash_stranger, crash_twice,  crash_liar,    crash_garbage,
+        crash_spew,  crash_orphan,   crash_memory, crash_plan,    crash_late,
+        crash_leave, crash_none,     crash_lost,   crash_relapse, crash_flood};
     (void)unused;
     static const struct kg_cell_spec cells[] = {
         {SECTION ".before", run_fine,  "", NULL, 0},
