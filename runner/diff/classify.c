@@ -92,6 +92,18 @@ static const char *state(const struct kg_record_cell *c, char buffer[160])
     return buffer;
 }
 
+/* The particulars, without the reason code that they may begin with; "" if there are none. */
+static const char *particulars(const struct kg_record_cell *c)
+{
+    size_t n = c->reason ? strlen(c->reason) : 0;
+    if (!c->detail)
+        return "";
+    if (n && strncmp(c->detail, c->reason, n) == 0 &&
+        strncmp(c->detail + n, ": ", 2) == 0)
+        return c->detail + n + 2;
+    return c->detail;
+}
+
 /* The check that failed worst, for the line of a broken cell. */
 static const struct kg_record_check *failed_check(const struct kg_record_cell *c)
 {
@@ -128,7 +140,7 @@ static void add_broken(struct kg_diff *d, const struct kg_record_cell *b,
     else
         c = kg_diff_add(d, KG_CHANGE_BROKEN, b, h, causes, "%s -> %s%s%.300s",
                         b ? state(b, from) : "absent", state(h, to),
-                        h->detail ? ": " : "", h->detail ? h->detail : "");
+                        *particulars(h) ? ": " : "", particulars(h));
     c->what = k ? k->name : NULL;
     c->head_value = k ? k->margin : (double)NAN;
     /* A crash, a hang or a NaN first, then by how far the bound was missed. */
@@ -152,8 +164,8 @@ static void compare_cells(struct kg_diff *d, const struct kg_diff_options *optio
              strcmp(h->reason, "tensor-missing") == 0))
             causes = KG_CAUSE_ARTIFACT;
         kg_diff_add(d, KG_CHANGE_COVERAGE_LOST, b, h, causes, "%s -> %s%s%.300s",
-                    state(b, from), state(h, to), h->detail ? ": " : "",
-                    h->detail ? h->detail : "")
+                    state(b, from), state(h, to), *particulars(h) ? ": " : "",
+                    particulars(h))
             ->weight = 1;
         return;
     }

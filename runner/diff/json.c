@@ -95,11 +95,12 @@ void kg_diff_print_json(FILE *out, const struct kg_diff *d, const struct kg_prin
     json_t *root = json_pack(
         "{s:{s:s,s:i,s:i},s:o,s:o,s:o,s:b,s:o,s:I,s:I,s:o,s:o,s:{s:I,s:I,s:o}}", "schema",
         "name", "kgate.diff", "major", 1, "minor", 0, "base", side(d->base), "head",
-        side(d->head), "worse", kg_diff_worse(d, print->fail_on) > 0, "fail_on", worse,
-        "cells_in_both", (json_int_t)d->n_common, "cells_unchanged",
-        (json_int_t)d->n_same, "counts", counts, "changes", changes, "times",
-        "arms_compared", (json_int_t)d->n_timed, "arms_refused",
-        (json_int_t)d->n_times_refused, "refused", text(d->times_refused));
+        side(d->head), "data_refused", text(d->data_refused), "worse",
+        kg_diff_worse(d, print->fail_on) > 0, "fail_on", worse, "cells_in_both",
+        (json_int_t)d->n_common, "cells_unchanged", (json_int_t)d->n_same, "counts",
+        counts, "changes", changes, "times", "arms_compared", (json_int_t)d->n_timed,
+        "arms_refused", (json_int_t)d->n_times_refused, "refused",
+        text(d->times_refused));
     if (!root)
         abort();
     json_dumpf(root, out, JSON_SORT_KEYS | JSON_INDENT(1) | JSON_REAL_PRECISION(9));

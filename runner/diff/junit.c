@@ -37,15 +37,15 @@ static int by_section(const void *a_, const void *b_)
 
 static void put_change(FILE *out, const struct kg_change *c)
 {
-    char causes[128];
+    char causes[160];
     fprintf(out, "%s: ", kg_change_name(c->class));
     if (c->what) {
         kg_put_xml(out, c->what);
         fputs(": ", out);
     }
     kg_put_xml(out, c->detail);
-    if (c->base || c->head)
-        fprintf(out, " [%s]", kg_cause_text(c->causes, causes, sizeof causes));
+    kg_change_cause_text(c, causes, sizeof causes);
+    fprintf(out, "%s%s", *causes ? " " : "", causes);
 }
 
 static void put_failure(FILE *out, const struct kg_change *c)

@@ -60,7 +60,7 @@ static void run_row(FILE *out, const char *side, struct kg_record *r)
 /* One row of a class in memory of its own, to be measured before it is printed. */
 static char *change_row(const struct kg_change *c)
 {
-    char *row = NULL, causes[128];
+    char *row = NULL, causes[160];
     size_t size;
     FILE *out = open_memstream(&row, &size);
     if (!out)
@@ -72,11 +72,7 @@ static char *change_row(const struct kg_change *c)
         put_code(out, c->what);
     fputs(" | ", out);
     put_text(out, c->detail);
-    fprintf(out, " | %s |\n",
-            c->class == KG_CHANGE_ENVIRONMENT || c->class == KG_CHANGE_STILL_FAILING ||
-                    c->class == KG_CHANGE_NEW
-                ? ""
-                : kg_cause_text(c->causes, causes, sizeof causes));
+    fprintf(out, " | %s |\n", kg_change_cause_text(c, causes, sizeof causes));
     fclose(out);
     return row;
 }

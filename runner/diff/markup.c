@@ -1,7 +1,9 @@
 #include "runner/diff/markup.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "runner/escape.h"
 
@@ -49,7 +51,10 @@ void kg_put_markdown(FILE *out, const char *text)
                                 "0123456789 .,:;/=+-()%?'";
     char *clean = kg_escape_dup(text);
     for (const char *p = clean; *p; p++) {
-        if (strchr(plain, *p) || (unsigned char)*p >= 0x80)
+        /* "://" and "www." would become links. */
+        bool link = (*p == ':' && p[1] == '/') ||
+                    (*p == '.' && p - clean >= 3 && strncasecmp(p - 3, "www", 3) == 0);
+        if (!link && (strchr(plain, *p) || (unsigned char)*p >= 0x80))
             putc(*p, out);
         else
             fprintf(out, "&#%d;", *p);

@@ -16,6 +16,18 @@ const char *kg_diff_count_text(const struct kg_diff *d, unsigned mask, char *buf
     return buffer;
 }
 
+const char *kg_change_cause_text(const struct kg_change *c, char *buffer, size_t size)
+{
+    char causes[128];
+    bool asks = c->class != KG_CHANGE_ENVIRONMENT &&
+                c->class != KG_CHANGE_STILL_FAILING && c->class != KG_CHANGE_LEFT &&
+                (c->class != KG_CHANGE_NEW || c->causes);
+    snprintf(buffer, size, "%s%s%s", asks ? "[" : "",
+             asks ? kg_cause_text(c->causes, causes, sizeof causes) : "",
+             asks ? "]" : "");
+    return buffer;
+}
+
 static void print_run(FILE *out, const char *side, struct kg_record *r)
 {
     static const enum kg_fact shown[] = {KG_FACT_STARTED, KG_FACT_PROVIDER,
@@ -48,7 +60,7 @@ static const char *cell_id(const struct kg_change *c)
 
 static void print_change(FILE *out, const struct kg_change *c, size_t columns)
 {
-    char causes[128];
+    char causes[160];
     fputs("  ", out);
     kg_put_padded(out, cell_id(c), columns);
     fputs("  ", out);
@@ -57,9 +69,8 @@ static void print_change(FILE *out, const struct kg_change *c, size_t columns)
         fputs(": ", out);
     }
     kg_put_plain(out, c->detail);
-    if (c->class != KG_CHANGE_ENVIRONMENT && c->class != KG_CHANGE_STILL_FAILING &&
-        c->class != KG_CHANGE_NEW)
-        fprintf(out, "  [%s]", kg_cause_text(c->causes, causes, sizeof causes));
+    kg_change_cause_text(c, causes, sizeof causes);
+    fprintf(out, "%s%s", *causes ? "  " : "", causes);
     putc('\n', out);
     if (c->class == KG_CHANGE_BROKEN && c->head->repro) {
         fputs("    again: ", out);

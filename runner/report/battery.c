@@ -16,10 +16,8 @@ static void put_check(FILE *out, const struct kg_record_check *k)
     kg_put_xml(out, k->name);
     fputs("</b> ", out);
     kg_put_xml(out, k->metric);
-    fprintf(out, " %s, bound %s", kg_report_number(k->value, a),
-            kg_report_number(k->bound, b));
-    if (isnan(k->value))
-        fputs(" (not a number)", out);
+    fprintf(out, " %s, bound %s", isnan(k->value) ? "nan" : kg_report_number(k->value, a),
+            isnan(k->bound) ? "not recorded" : kg_report_number(k->bound, b));
     if (!isnan(k->margin))
         fprintf(out, ", margin %s", kg_report_number(k->margin, c));
     if (!isnan(k->worst_index))

@@ -44,7 +44,11 @@ static void put_row(FILE *out, const struct kg_report *report,
     kg_put_xml(out, c->id);
     fputs("<td class=\"opt dim\">", out);
     kg_put_xml(out, k ? k->name : c->reason);
-    fprintf(out, "<td class=\"n\">%s<td>", k ? kg_report_number(k->margin, number) : "");
+    fprintf(out, "<td class=\"n\">%s<td class=\"opt\">",
+            !k ? ""
+            : isnan(k->margin) && c->verdict != KG_PASS
+                ? "nan"
+                : kg_report_number(k->margin, number));
     if (k)
         kg_plot_mark(out, k, kg_report_class(c->verdict));
     if (report->n > 1) {
@@ -81,7 +85,8 @@ static void put_table(FILE *out, const struct kg_report *report,
     fprintf(
         out,
         " <span class=\"dim\">(%zu)</span></summary><div class=\"wide\"><table><thead>"
-        "<tr><th>verdict<th>cell<th class=\"opt\">check<th class=\"n\">margin<th>",
+        "<tr><th>verdict<th>cell<th class=\"opt\">check<th class=\"n\">margin<th "
+        "class=\"opt\">",
         n);
     kg_plot_axis(out);
     if (report->n > 1)

@@ -27,8 +27,9 @@ void kg_report_runs(FILE *out, const struct kg_report *report)
 {
     if (report->n < 2)
         return;
-    fputs("<h2>Runs</h2>\n<div class=\"wide\"><table><thead><tr><th>started<th>commit<th>"
-          "provider<th>device<th>verdict<th class=\"n\">passed<th class=\"n\">failed<th "
+    fputs("<h2>Runs</h2>\n<div class=\"wide\"><table><thead><tr><th>started<th>commit<th "
+          "class=\"opt\">provider<th class=\"opt\">device<th>verdict<th "
+          "class=\"n\">passed<th class=\"n\">failed<th "
           "class=\"n\">error<th class=\"n\">skipped</tr></thead><tbody>\n",
           out);
     for (size_t i = report->n; i-- > 0;) {
@@ -41,7 +42,7 @@ void kg_report_runs(FILE *out, const struct kg_report *report)
             char some[41];
             snprintf(some, sizeof some, "%.*s", shown[k] == KG_FACT_COMMIT ? 12 : 40,
                      text ? text : "");
-            fputs("<td>", out);
+            fprintf(out, "<td class=\"%s\">", k < 2 ? "when" : "opt");
             kg_put_xml(out, some);
         }
         const char *verdict = r->verdict ? r->verdict : "";

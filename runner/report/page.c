@@ -60,7 +60,7 @@ static void put_fact(FILE *out, struct kg_record *r, enum kg_fact fact,
 
 static void put_count(FILE *out, size_t n, const char *class_name, const char *word)
 {
-    fprintf(out, "<span class=\"%s\"><b>%zu</b> %s</span>", n ? class_name : "zero", n,
+    fprintf(out, "<span class=\"%s\"><b>%zu</b> %s</span>\n", n ? class_name : "zero", n,
             word);
 }
 

@@ -7,7 +7,7 @@ enum { WIDTH = 200, HEIGHT = 14, LINE = 90, BAR = 5, MAX_BARS = 60 };
 
 double kg_plot_x(double margin, double left, double width)
 {
-    double decade = margin > 0 ? log10(margin) : (double)KG_PLOT_LOW;
+    double decade = margin <= 0 ? (double)KG_PLOT_LOW : log10(margin);
     if (!(decade < KG_PLOT_HIGH)) /* NaN and infinity too: as bad as the scale goes */
         decade = KG_PLOT_HIGH;
     if (decade < KG_PLOT_LOW)
@@ -23,7 +23,7 @@ void kg_plot_axis(FILE *out)
             WIDTH, HEIGHT);
     for (int d = KG_PLOT_LOW; d <= KG_PLOT_HIGH; d += 2)
         fprintf(out, "<text x=\"%.1f\" y=\"10\" text-anchor=\"%s\">%s</text>",
-                kg_plot_x(pow(10, d), 2, WIDTH - 4),
+                kg_plot_x(pow(10, d), 4, WIDTH - 8),
                 d == KG_PLOT_LOW    ? "start"
                 : d == KG_PLOT_HIGH ? "end"
                                     : "middle",
@@ -37,15 +37,15 @@ void kg_plot_axis(FILE *out)
 
 void kg_plot_mark(FILE *out, const struct kg_record_check *check, const char *class_name)
 {
-    double bound = kg_plot_x(1, 2, WIDTH - 4);
+    double bound = kg_plot_x(1, 4, WIDTH - 8);
     fprintf(out,
             "<svg class=\"mark\" viewBox=\"0 0 %d %d\" aria-hidden=\"true\"><path "
             "class=\"bound\" d=\"M%.1f 0V%d\"/>",
             WIDTH, HEIGHT, bound, HEIGHT);
     if (check && (!isnan(check->margin) || !(check->value <= check->bound))) {
-        double x = kg_plot_x(check->margin, 2, WIDTH - 4);
+        double x = kg_plot_x(check->margin, 4, WIDTH - 8);
         fprintf(out,
-                "<path class=\"stem\" d=\"M2 7H%.1f\"/><circle class=\"%s\" cx=\"%.1f\" "
+                "<path class=\"stem\" d=\"M4 7H%.1f\"/><circle class=\"%s\" cx=\"%.1f\" "
                 "cy=\"7\" r=\"3.2\"/>",
                 x, class_name, x);
     }

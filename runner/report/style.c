@@ -18,7 +18,7 @@ const char kg_report_style[] =
     "a{color:var(--link)}\n"
     "code,pre,.id{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
     "font-size:.86em}\n"
-    ".id{overflow-wrap:anywhere}\n"
+    ".id{overflow-wrap:anywhere}td.id{min-width:11rem}.when{white-space:nowrap}\n"
     "pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--soft);padding:."
     "6rem;"
     "margin:.4rem 0;border-radius:4px;max-height:22rem;overflow:auto}\n"
