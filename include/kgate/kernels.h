@@ -20,6 +20,7 @@
 #include "kgate/ops/ceiling.h"
 #include "kgate/ops/device.h"
 #include "kgate/ops/fp8.h"
+#include "kgate/ops/kv.h"
 #include "kgate/ops/matvec.h"
 #include "kgate/ops/mmvq.h"
 #include "kgate/status.h"
@@ -34,7 +35,6 @@ struct kg_elementwise_ops;
 struct kg_ssm_ops;
 struct kg_gdn_ops;
 struct kg_gemm_ops;
-struct kg_kv_ops;
 struct kg_attention_ops;
 struct kg_grouped_ops;
 struct kg_router_ops;
