@@ -58,10 +58,19 @@ static int use_emu(struct kg_choice *choice, const struct kg_paths *paths,
     return kg_paths_provider(paths, "emu", &choice->provider, error);
 }
 
+static void unlock(struct kg_choice *choice)
+{
+    if (choice->lock >= 0)
+        close(choice->lock);
+    choice->lock = -1;
+}
+
+/* The lock comes first: a probe measures, and must not disturb a run that does. */
 static int use_gpu(struct kg_choice *choice, struct kg_error *error)
 {
+    KG_TRY(kg_lock_device(choice->ordinal, &choice->lock, error));
     choice->device = kg_format("cuda:%d", choice->ordinal);
-    return kg_lock_device(choice->ordinal, &choice->lock, error);
+    return probe(choice, choice->provider, error);
 }
 
 static int use_auto(struct kg_choice *choice, const struct kg_paths *paths,
@@ -69,15 +78,36 @@ static int use_auto(struct kg_choice *choice, const struct kg_paths *paths,
 {
     struct kg_error why;
     kg_error_init(&why);
-    if (kg_paths_provider(paths, "cuda", &choice->provider, &why) == 0 &&
-        probe(choice, choice->provider, &why) == 0)
-        return choice->interrupted ? 0 : use_gpu(choice, error);
+    if (kg_paths_provider(paths, "cuda", &choice->provider, &why) == 0) {
+        KG_TRY(kg_lock_device(choice->ordinal, &choice->lock, error));
+        if (probe(choice, choice->provider, &why) == 0) {
+            choice->device = kg_format("cuda:%d", choice->ordinal);
+            return 0;
+        }
+        unlock(choice);
+    }
     char line[1200];
     choice->note =
         kg_format("no GPU is used: %s", kg_error_line(&why, line, sizeof line));
     free(choice->provider);
     choice->provider = NULL;
     return use_emu(choice, paths, error);
+}
+
+/* Somebody's own provider: only its device can tell whether it is a GPU. */
+static int use_named(struct kg_choice *choice, const char *file, struct kg_error *error)
+{
+    KG_TRY(kg_paths_named_provider("--provider", file, &choice->provider, error));
+    KG_TRY(use_gpu(choice, error));
+    /* The emulated device has no compute capability, a GPU always has one. */
+    if (json_integer_value(json_object_get(choice->facts, "cc_major")) > 0)
+        return 0;
+    unlock(choice);
+    if (choice->bench)
+        return refuse_bench(choice, error);
+    free(choice->device);
+    choice->device = kg_xstrdup("emu");
+    return 0;
 }
 
 int kg_choose(struct kg_choice *choice, const struct kg_options *options,
@@ -90,25 +120,14 @@ int kg_choose(struct kg_choice *choice, const struct kg_options *options,
     if (options->against)
         KG_TRY(kg_paths_named_provider("--against", options->against, &choice->against,
                                        error));
-    if (options->provider) {
-        KG_TRY(kg_paths_named_provider("--provider", options->provider, &choice->provider,
-                                       error));
-        KG_TRY(probe(choice, choice->provider, error));
-        /* The emulated device has no compute capability, a GPU always has one. */
-        if (json_integer_value(json_object_get(choice->facts, "cc_major")) > 0)
-            return use_gpu(choice, error);
-        if (choice->bench)
-            return refuse_bench(choice, error);
-        choice->device = kg_xstrdup("emu");
-        return 0;
-    }
+    if (options->provider)
+        return use_named(choice, options->provider, error);
     switch (options->device) {
     case KG_DEVICE_EMU:
         return use_emu(choice, paths, error);
     case KG_DEVICE_CUDA:
         KG_TRY(kg_paths_provider(paths, "cuda", &choice->provider, error));
-        KG_TRY(probe(choice, choice->provider, error));
-        return choice->interrupted ? 0 : use_gpu(choice, error);
+        return use_gpu(choice, error);
     case KG_DEVICE_AUTO:
         break;
     }
@@ -122,6 +141,5 @@ void kg_choice_clear(struct kg_choice *choice)
     free(choice->device);
     free(choice->note);
     json_decref(choice->facts);
-    if (choice->lock >= 0)
-        close(choice->lock);
+    unlock(choice);
 }

@@ -104,8 +104,8 @@ static void add_device(const struct session *s, json_t *run)
     char *cc = kg_format(
         "%lld.%lld", (long long)json_integer_value(json_object_get(device, "cc_major")),
         (long long)json_integer_value(json_object_get(device, "cc_minor")));
-    static const char *const moved[] = {"cc_major", "cc_minor", "provider", "against",
-                                        "mem_free", "bench"};
+    static const char *const moved[] = {"cc_major", "cc_minor", "provider",
+                                        "against",  "mem_free", "bench"};
     for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++)
         json_object_del(device, moved[i]);
     json_t *runtime = json_object_get(device, "runtime");
@@ -202,9 +202,9 @@ static int conclude(struct session *s, struct kg_error *error)
     json_object_set_new(result->run, "seconds", json_real(kg_now() - s->began));
     json_t *json = kg_result_json(result);
     int rc = kg_store_finish(&s->store, json, &fallback, &local);
+    const char *where = rc == 0 ? s->store.result : fallback;
     if (o->output && kg_store_write_json(o->output, json, &local) != 0)
         rc = local.status;
-    const char *where = rc == 0 ? s->store.result : fallback;
     if (!o->quiet && !o->json) {
         if (o->bench)
             kg_show_bench(stdout, json);

@@ -12,11 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runner/commit.h" /* made by the build */
 #include "runner/escape.h"
-
-#ifndef KG_BUILD_COMMIT
-#define KG_BUILD_COMMIT "" /* set by the build of a release tarball */
-#endif
 
 #define GIT_SECONDS 10
 
