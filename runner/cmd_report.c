@@ -81,12 +81,21 @@ static int parse(int argc, char **argv, struct settings *s, struct kg_error *err
     return KG_OK;
 }
 
-/* By time where it is known; a run that does not know comes first. */
-static int by_start(const void *a_, const void *b_)
+/* By time where it is known, runs of one time as they were given. */
+static void sort_runs(struct kg_record *runs, size_t n)
 {
-    const char *a = kg_fact((struct kg_record *)a_, KG_FACT_STARTED);
-    const char *b = kg_fact((struct kg_record *)b_, KG_FACT_STARTED);
-    return strcmp(a ? a : "", b ? b : "");
+    for (size_t i = 1; i < n; i++) {
+        const char *time = kg_fact(&runs[i], KG_FACT_STARTED);
+        struct kg_record moved = runs[i];
+        size_t k = i;
+        for (; k > 0; k--) {
+            const char *before = kg_fact(&runs[k - 1], KG_FACT_STARTED);
+            if (strcmp(before ? before : "", time ? time : "") <= 0)
+                break;
+            runs[k] = runs[k - 1];
+        }
+        runs[k] = moved;
+    }
 }
 
 static int load_all(const struct settings *s, char **asked, size_t n_asked,
@@ -114,7 +123,7 @@ static int load_all(const struct settings *s, char **asked, size_t n_asked,
     if (!error->status && report->n == 0)
         kg_error_set(error, KG_E_IO, "there is no run in %s", s->results);
     if (!error->status)
-        qsort(report->runs, report->n, sizeof *report->runs, by_start);
+        sort_runs(report->runs, report->n);
     return error->status;
 }
 

@@ -66,7 +66,7 @@ const char kg_report_style[] =
     "dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}\n"
     "@media(max-width:640px){body{padding:.8rem;font-size:14px}"
     "dl{grid-template-columns:1fr}dd{margin:0 0 .4rem}.opt{display:none}"
-    ".mark{width:120px}.mark text{font-size:13px}}\n"
+    "td.id{min-width:8rem}}\n"
     "@media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;"
     "--soft:#f3f3f3;--pass:#1a7f37;--fail:#b00020;--skip:#666;--error:#8a4b00;"
     "--bound:#b00020;--link:#000}body{max-width:none;padding:0;font-size:10pt}"

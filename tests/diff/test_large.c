@@ -125,7 +125,8 @@ static int check(const char *kgate, const char *format, bool limits)
 
 int main(int argc, char **argv)
 {
-    if (argc < 3 || (mkdir(argv[2], 0755) != 0 && access(argv[2], W_OK) != 0) ||
+    const char *kgate = argc < 3 ? NULL : realpath(argv[1], NULL);
+    if (!kgate || (mkdir(argv[2], 0755) != 0 && access(argv[2], W_OK) != 0) ||
         chdir(argv[2]) != 0) {
         fprintf(stderr, "usage: test_large KGATE FOLDER [--no-limits]\n");
         return 2;
@@ -133,8 +134,8 @@ int main(int argc, char **argv)
     bool limits = argc < 4;
     write_result("base.json", false);
     write_result("head.json", true);
-    int bad = check(argv[1], "text", limits) + check(argv[1], "markdown", limits) +
-              check(argv[1], "junit", limits) + check(argv[1], "json", limits);
+    int bad = check(kgate, "text", limits) + check(kgate, "markdown", limits) +
+              check(kgate, "junit", limits) + check(kgate, "json", limits);
     unlink("base.json");
     unlink("head.json");
     unlink("out");
