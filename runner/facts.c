@@ -134,7 +134,7 @@ json_t *kg_facts_git(const char *source_root)
                 json_object_set_new(git, "dirty", json_boolean(text[0] != '\0'));
         }
     }
-    if (json_object_size(git) == 0 && KG_BUILD_COMMIT[0] != '\0')
+    if (json_object_size(git) == 0 && strcmp(KG_BUILD_COMMIT, "unknown") != 0)
         set_text(git, "commit", KG_BUILD_COMMIT);
     return git;
 }
