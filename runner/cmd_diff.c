@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runner/diff/print.h"
+#include "runner/diff/spread.h"
 #include "runner/escape.h"
 #include "runner/lookup.h"
 #include "runner/text.h"
@@ -29,6 +30,9 @@ static const char help[] =
     "  -n, --limit N             text: lines a class (default 20; 0: all)\n"
     "      --margin-rise PERCENT a smaller rise of a margin is not reported (default "
     "10)\n"
+    "      --spread N            measure how far margins wander from run to run on up to "
+    "N\n"
+    "                            more runs of BASE's build in the results folder\n"
     "      --results DIR         the results folder (default: results)\n"
     "  -o, --output FILE         write there instead of standard output\n"
     "  -h, --help                this text\n"
@@ -76,6 +80,7 @@ struct settings {
     struct kg_print how;
     struct kg_diff_options options;
     const char *results, *output;
+    size_t spread_runs;
     char *only_text; /* what options.only points into */
     const char *only[MAX_ONLY];
 };
@@ -145,17 +150,18 @@ static int parse_number(const char *option, const char *text, uint64_t most,
 static int parse(int argc, char **argv, struct settings *s, int *asked_help,
                  struct kg_error *error)
 {
-    enum { OPT_RISE = 256, OPT_RESULTS, OPT_ONLY };
+    enum { OPT_RISE = 256, OPT_RESULTS, OPT_ONLY, OPT_SPREAD };
     static const struct option longs[] = {
         {"format",           required_argument, NULL, 'F'},
         {"fail-on",              required_argument, NULL, 'x'},
-        {"only",                  required_argument, NULL, OPT_ONLY},
-        {"limit",required_argument, NULL, 'n'},
-        {"margin-rise",               required_argument, NULL, OPT_RISE},
-        {"results",             required_argument, NULL, OPT_RESULTS},
-        {"output",              required_argument, NULL, 'o'},
-        {"help",                  no_argument, NULL, 'h'},
-        {0             }
+        {"spread",                  required_argument, NULL, OPT_SPREAD},
+        {"only",required_argument, NULL, OPT_ONLY},
+        {"limit",               required_argument, NULL, 'n'},
+        {"margin-rise",           required_argument, NULL, OPT_RISE},
+        {"results",              required_argument, NULL, OPT_RESULTS},
+        {"output",                  required_argument, NULL, 'o'},
+        {"help",              no_argument, NULL, 'h'},
+        {0         }
     };
     uint64_t number = 0;
     optind = 0; /* start afresh: main has been here */
@@ -178,6 +184,10 @@ static int parse(int argc, char **argv, struct settings *s, int *asked_help,
         case OPT_RISE:
             KG_TRY(parse_number("--margin-rise", optarg, 100000, &number, error));
             s->options.margin_rise = (double)number / 100;
+            break;
+        case OPT_SPREAD:
+            KG_TRY(parse_number("--spread", optarg, 1000, &number, error));
+            s->spread_runs = (size_t)number;
             break;
         case OPT_RESULTS:
             s->results = optarg;
@@ -252,6 +262,9 @@ int kg_cmd_diff(int argc, char **argv)
         if (rc != KG_OK)
             goto out;
     }
+    if (s.spread_runs && kg_spread_measure(&records[0], s.results, s.spread_runs,
+                                           &s.options.n_spread_runs, &error) != KG_OK)
+        goto out;
     if (kg_diff_make(&diff, &records[0], &records[1], &s.options, &error) != KG_OK ||
         write_out(&s, &diff, &error) != KG_OK)
         goto out;

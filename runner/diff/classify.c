@@ -285,6 +285,7 @@ int kg_diff_make(struct kg_diff *d, struct kg_record *base, struct kg_record *he
     memset(d, 0, sizeof *d);
     d->base = base;
     d->head = head;
+    d->n_spread_runs = options->n_spread_runs;
     if (has_times(base) && has_times(head)) {
         const char *text = kg_fact_times_refused(base, head, why, sizeof why);
         d->times_refused = text ? kg_arena_copy(&d->arena, text, strlen(text)) : NULL;

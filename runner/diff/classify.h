@@ -50,9 +50,22 @@ struct kg_pair {
 struct kg_diff_options {
     const char *const *only; /* substrings of section names; none: all */
     size_t n_only;
-    double margin_rise; /* a smaller relative rise of a margin is not reported (0.1) */
-    double alpha;       /* a larger p is not reported (0.01) */
+    double margin_rise;   /* a smaller relative rise of a margin is not reported (0.1) */
+    double alpha;         /* a larger p is not reported (0.01) */
+    size_t n_spread_runs; /* only passed on, to be printed */
 };
+
+/* Why the times of one arm are not compared. */
+enum kg_refusal {
+    KG_REFUSE_POLICY,
+    KG_REFUSE_SERIES,
+    KG_REFUSE_SAMPLES,
+    KG_REFUSE_CLOCKS,
+    KG_REFUSE_THROTTLED,
+    KG_REFUSE_INVALID,
+    KG_N_REFUSALS
+};
+const char *kg_refusal_name(enum kg_refusal refusal);
 
 struct kg_diff {
     struct kg_record *base, *head;
@@ -68,7 +81,8 @@ struct kg_diff {
                                   neither has any */
     const char *data_refused;  /* why margins and digests were not compared; NULL if they
                                  were: with other test data they are not the same ones */
-    size_t n_times_refused;    /* arms left out for a reason of their own */
+    size_t n_times_refused[KG_N_REFUSALS]; /* arms left out, by reason */
+    size_t n_spread_runs; /* further runs that the spread of margins comes from */
     struct kg_arena arena;
 };
 

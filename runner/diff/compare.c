@@ -117,6 +117,9 @@ void kg_compare_digests(struct kg_diff *diff, const struct kg_record_cell *base,
     }
     if (!differ)
         return;
+    /* Only an ordered cell promises the same bits on another device. */
+    if (causes & KG_CAUSE_DEVICE && !(base->ordered && head->ordered))
+        return;
     causes &= ~(unsigned)KG_CAUSE_BOUND;
     struct kg_change *c =
         differ == 1
@@ -128,16 +131,43 @@ void kg_compare_digests(struct kg_diff *diff, const struct kg_record_cell *base,
     c->weight = base->ordered && head->ordered ? 1 : 0;
 }
 
-/* NULL if the times of an arm may be compared. */
-static const char *refused(const struct kg_record_timing *b,
-                           const struct kg_record_timing *h)
+const char *kg_refusal_name(enum kg_refusal refusal)
+{
+    static const char *const names[KG_N_REFUSALS] = {
+        [KG_REFUSE_POLICY] = "another timing policy",
+        [KG_REFUSE_SERIES] = "another series",
+        [KG_REFUSE_SAMPLES] = "no samples",
+        [KG_REFUSE_CLOCKS] = "other clocks",
+        [KG_REFUSE_THROTTLED] = "throttled",
+        [KG_REFUSE_INVALID] = "invalid",
+    };
+    return names[refusal];
+}
+
+/* Clocks that wander by a little are the same clocks. */
+static bool other_clock(double a, double b)
+{
+    return isnan(a) != isnan(b) || fabs(a - b) > 0.03 * fmax(a, b);
+}
+
+/* KG_N_REFUSALS if the times of an arm may be compared. */
+static enum kg_refusal refused(const struct kg_record_timing *b,
+                               const struct kg_record_timing *h)
 {
     if (!same_text(b->policy, h->policy) ||
         !same_text(b->policy_version, h->policy_version))
-        return "timing policy";
+        return KG_REFUSE_POLICY;
     if (!same_text(b->series, h->series))
-        return "series";
-    return b->n_samples && h->n_samples ? NULL : "samples";
+        return KG_REFUSE_SERIES;
+    if (b->n_samples == 0 || h->n_samples == 0)
+        return KG_REFUSE_SAMPLES;
+    if (b->invalid || h->invalid)
+        return KG_REFUSE_INVALID;
+    if (b->throttled || h->throttled)
+        return KG_REFUSE_THROTTLED;
+    if (other_clock(b->sm_mhz, h->sm_mhz) || other_clock(b->mem_mhz, h->mem_mhz))
+        return KG_REFUSE_CLOCKS;
+    return KG_N_REFUSALS;
 }
 
 static bool same_arm(const struct kg_record_timing *b, const struct kg_record_timing *h)
@@ -156,8 +186,9 @@ void kg_compare_times(struct kg_diff *diff, const struct kg_diff_options *option
                 h = &head->timings[j];
         if (!h)
             continue;
-        if (refused(b, h)) {
-            diff->n_times_refused++;
+        enum kg_refusal why = refused(b, h);
+        if (why != KG_N_REFUSALS) {
+            diff->n_times_refused[why]++;
             continue;
         }
         struct kg_rank rank;

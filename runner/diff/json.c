@@ -81,6 +81,16 @@ static json_t *change(const struct kg_change *c)
     return json;
 }
 
+static json_t *refusals(const struct kg_diff *d)
+{
+    json_t *json = json_object();
+    for (enum kg_refusal r = 0; r < KG_N_REFUSALS; r++)
+        if (d->n_times_refused[r])
+            json_object_set_new(json, kg_refusal_name(r),
+                                json_integer((json_int_t)d->n_times_refused[r]));
+    return json;
+}
+
 void kg_diff_print_json(FILE *out, const struct kg_diff *d, const struct kg_print *print)
 {
     json_t *counts = json_object(), *worse = json_array(), *changes = json_array();
@@ -93,14 +103,13 @@ void kg_diff_print_json(FILE *out, const struct kg_diff *d, const struct kg_prin
     for (size_t i = 0; i < d->n_changes; i++)
         json_array_append_new(changes, change(&d->changes[i]));
     json_t *root = json_pack(
-        "{s:{s:s,s:i,s:i},s:o,s:o,s:o,s:b,s:o,s:I,s:I,s:o,s:o,s:{s:I,s:I,s:o}}", "schema",
+        "{s:{s:s,s:i,s:i},s:o,s:o,s:o,s:b,s:o,s:I,s:I,s:o,s:o,s:{s:I,s:o,s:o}}", "schema",
         "name", "kgate.diff", "major", 1, "minor", 0, "base", side(d->base), "head",
         side(d->head), "data_refused", text(d->data_refused), "worse",
         kg_diff_worse(d, print->fail_on) > 0, "fail_on", worse, "cells_in_both",
         (json_int_t)d->n_common, "cells_unchanged", (json_int_t)d->n_same, "counts",
         counts, "changes", changes, "times", "arms_compared", (json_int_t)d->n_timed,
-        "arms_refused", (json_int_t)d->n_times_refused, "refused",
-        text(d->times_refused));
+        "arms_refused", refusals(d), "refused", text(d->times_refused));
     if (!root)
         abort();
     json_dumpf(root, out, JSON_SORT_KEYS | JSON_INDENT(1) | JSON_REAL_PRECISION(9));

@@ -39,6 +39,8 @@ struct kg_record_timing {
     double *samples_us;
     double median_us, mad_us, ci95_us[2];
     double gbps, tflops, roofline_percent;
+    double sm_mhz, mem_mhz; /* of the GPU at the end of the series; NaN if not recorded */
+    bool throttled, invalid;
 };
 
 struct kg_record_cell {

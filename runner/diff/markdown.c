@@ -144,8 +144,8 @@ void kg_diff_print_markdown(FILE *out, const struct kg_diff *d,
         put_text(head, d->times_refused);
         fputs(".\n", head);
     }
-    if (d->n_times_refused)
-        fprintf(head, "Times of %zu arms are not compared.\n", d->n_times_refused);
+    if (*kg_diff_refusal_text(d, counts, sizeof counts))
+        fprintf(head, "Times of arms are not compared: %s.\n", counts);
     fclose(head);
     fputs(page, out);
     size_t left = size < KG_MARKDOWN_MAX ? KG_MARKDOWN_MAX - size : 0;

@@ -29,6 +29,8 @@ void kg_diff_print_junit(FILE *out, const struct kg_diff *diff,
 /* What a change is attributed to, in brackets; "" where the class asks for none. */
 const char *kg_change_cause_text(const struct kg_change *change, char *buffer,
                                  size_t size);
+/* "3 throttled, 1 other clocks": arms whose times were left out; "" if there are none. */
+const char *kg_diff_refusal_text(const struct kg_diff *diff, char *buffer, size_t size);
 /* "3 broken, 1 new"; "no change" if nothing is in the classes of `mask`. */
 const char *kg_diff_count_text(const struct kg_diff *diff, unsigned mask, char *buffer,
                                size_t size);

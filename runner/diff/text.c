@@ -28,6 +28,17 @@ const char *kg_change_cause_text(const struct kg_change *c, char *buffer, size_t
     return buffer;
 }
 
+const char *kg_diff_refusal_text(const struct kg_diff *d, char *buffer, size_t size)
+{
+    size_t at = 0;
+    buffer[0] = '\0';
+    for (enum kg_refusal r = 0; r < KG_N_REFUSALS; r++)
+        if (d->n_times_refused[r] && at < size)
+            at += (size_t)snprintf(buffer + at, size - at, "%s%zu %s", at ? ", " : "",
+                                   d->n_times_refused[r], kg_refusal_name(r));
+    return buffer;
+}
+
 static void print_run(FILE *out, const char *side, struct kg_record *r)
 {
     static const enum kg_fact shown[] = {KG_FACT_STARTED, KG_FACT_PROVIDER,
@@ -123,11 +134,11 @@ void kg_diff_print_text(FILE *out, const struct kg_diff *d, const struct kg_prin
         kg_put_plain(out, d->times_refused);
         putc('\n', out);
     }
-    if (d->n_times_refused)
-        fprintf(out,
-                "times of %zu arms are not compared: timing policy or series differs, or "
-                "samples are missing\n",
-                d->n_times_refused);
+    if (*kg_diff_refusal_text(d, counts, sizeof counts))
+        fprintf(out, "times of arms are not compared: %s\n", counts);
+    if (d->n_spread_runs)
+        fprintf(out, "spread of margins: from %zu more runs of base's build\n",
+                d->n_spread_runs);
     for (size_t i = 0; i < d->n_changes; i += d->counts[d->changes[i].class])
         print_class(out, d, print, d->changes[i].class, &d->changes[i]);
     fprintf(out, "\n%zu cells in both, %zu of them unchanged", d->n_common, d->n_same);

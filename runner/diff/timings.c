@@ -60,6 +60,33 @@ static void read_version(struct kg_scan *s, struct kg_record *r, const char **ou
     }
 }
 
+/* Series are told apart by the key where they do not say it: "ARM" and "ARM@warm". */
+static void name_series(struct kg_record_timing *t)
+{
+    const char *at = strrchr(t->arm, '@');
+    if (!t->series)
+        t->series = at && is(at, "@warm") ? "warm" : "cold";
+}
+
+static void read_gpu(struct kg_scan *s, struct kg_record_timing *t)
+{
+    const char *key;
+    if (kg_scan_peek(s) == KG_JSON_NULL) {
+        kg_scan_skip(s, NULL, NULL);
+        return;
+    }
+    if (!kg_scan_object(s))
+        return;
+    while (kg_scan_member(s, &key)) {
+        if (is(key, "sm_mhz"))
+            kg_scan_real(s, &t->sm_mhz);
+        else if (is(key, "mem_mhz"))
+            kg_scan_real(s, &t->mem_mhz);
+        else
+            kg_scan_skip(s, NULL, NULL);
+    }
+}
+
 static void read_arm(struct kg_scan *s, struct kg_record *r, struct kg_record_timing *t)
 {
     const char *key;
@@ -86,6 +113,12 @@ static void read_arm(struct kg_scan *s, struct kg_record *r, struct kg_record_ti
             kg_scan_real(s, &t->gbps);
         else if (is(key, "tflops"))
             kg_scan_real(s, &t->tflops);
+        else if (is(key, "gpu_after"))
+            read_gpu(s, t);
+        else if (is(key, "throttled"))
+            kg_scan_bool(s, &t->throttled);
+        else if (is(key, "invalid"))
+            kg_scan_bool(s, &t->invalid);
         else if (is(key, "roofline_percent"))
             kg_scan_real(s, &t->roofline_percent);
         else
@@ -119,7 +152,8 @@ void kg_record_read_timings(struct kg_scan *s, struct kg_record *r,
             .tflops = NAN,
             .roofline_percent = NAN
         };
-        read_arm(s, r, &some[n++]);
+        read_arm(s, r, &some[n]);
+        name_series(&some[n++]);
     }
     c->n_timings = n;
     c->timings = kg_record_keep(r, some, n * sizeof *some);

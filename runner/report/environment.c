@@ -70,8 +70,8 @@ static void put_number(FILE *out, double value, const char *format)
 static void put_timing(FILE *out, const struct kg_record_cell *c,
                        const struct kg_record_timing *t)
 {
-    /* Over 100 % of what the device can do, the measurement is wrong, not the kernel fast. */
-    bool invalid = t->roofline_percent > 100;
+    /* Over the roofline the measurement is wrong, not the kernel fast. */
+    bool invalid = t->invalid || t->throttled;
     fprintf(out, "<tr%s><td class=\"id\">", invalid ? " class=\"error\"" : "");
     kg_put_xml(out, c->id);
     fputs("<td class=\"id\">", out);
@@ -85,7 +85,9 @@ static void put_timing(FILE *out, const struct kg_record_cell *c,
     put_number(out, t->tflops, "%.2f");
     put_number(out, t->roofline_percent, "%.0f %%");
     fprintf(out, "%s</tr>\n",
-            invalid ? " <span class=\"badge error\">invalid</span>" : "");
+            t->invalid     ? " <span class=\"badge error\">invalid</span>"
+            : t->throttled ? " <span class=\"badge error\">throttled</span>"
+                           : "");
 }
 
 void kg_report_timings(FILE *out, const struct kg_report *report)
