@@ -1,24 +1,13 @@
 /*
  * The table of the family, and the quantizer of its activations.
  *
- * quantize_q8_1, per 32 consecutive values of a row:
- *
- *   amax = max |x|     d = amax / 127     id = d > 0 ? 1 / d : 0
- *   q = round-half-even(x * id)           s = d * (f32)(sum of the 32 q)
- *
- * Rows are a multiple of 32 long, so blocks never span rows and the kernel sees one array
- * of blocks. Four threads a block, eight values each; max and sum are exact, hence free of
- * order. Where the rule is silent: codes saturate at +-127 (d loses bits when subnormal,
- * and 1 / d may be infinite there), NaN codes are 0, and a NaN input makes amax, d and s
- * NaN, so that it reaches the result.
+ * quantize_q8_1: q8_1.h has the arithmetic. Rows are a multiple of 32 long, so blocks never
+ * span rows and the kernel sees one array of blocks: four threads a block, eight values
+ * each.
  */
 #include "kernels/device/device.h"
 #include "kernels/matvec/launch.h"
-
-static __device__ inline float larger(float a, float b)
-{
-    return b > a || b != b ? b : a;
-}
+#include "kernels/matvec/q8_1.h"
 
 static __global__ void quantize_q8_1_kernel(const float *x, int8_t *q, float *d, float *s,
                                             int64_t blocks)
@@ -38,25 +27,10 @@ static __global__ void quantize_q8_1_kernel(const float *x, int8_t *q, float *d,
         v[6] = b.z;
         v[7] = b.w;
     }
-    float amax = 0.0f;
-    for (int i = 0; i < 8; i++)
-        amax = larger(amax, fabsf(v[i]));
-    for (int distance = 2; distance > 0; distance /= 2)
-        amax = larger(amax, __shfl_xor_sync(KG_WARP_ALL, amax, distance));
-    const float scale = amax / 127.0f;
-    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-
-    int sum = 0;
-    uint32_t words[2] = {0, 0};
-    for (int i = 0; i < 8; i++) {
-        const float product = v[i] * inverse;
-        const float code =
-            product == product ? fminf(fmaxf(rintf(product), -127.0f), 127.0f) : 0.0f;
-        sum += (int)code;
-        words[i / 4] |= ((uint32_t)(int)code & 255u) << 8 * (i % 4);
-    }
-    for (int distance = 2; distance > 0; distance /= 2)
-        sum += __shfl_xor_sync(KG_WARP_ALL, sum, distance);
+    uint32_t words[2];
+    float scale;
+    int sum;
+    q8_1_encode<8>(v, words, &scale, &sum);
     if (block >= blocks)
         return;
     uint2 packed;
