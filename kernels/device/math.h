@@ -12,6 +12,7 @@
  *   kg_gelu_tanhf                      0.51   x/2 (1 + tanh(sqrt(2/pi)(x + 0.044715 x^3)))
  *   kg_sinf, kg_cosf                   0.51   |x| <= 2^20; larger: NaN; in f64 inside
  *   kg_powf                            0.51   x > 0, normal; otherwise NaN; in f64 inside
+ *   kg_sin_quarter                     0.51   of an f64 angle, |x| <= 2^20; larger: NaN
  *
  * In units of 2^-24, relative, each at most an ulp of the quotient: for 3.0, exp within 0.75
  * ulp is 1.5 and the sum 1; for 1.5, the square root is 1; the division adds half an ulp.
@@ -216,14 +217,13 @@ static __device__ __forceinline__ float kg_gelu_tanhf(float x)
     return (float)(v / (1.0 + kg_exp_f64(-u)));
 }
 
-/* sin of `x` (quarter 0) or of x + pi/2 (quarter 1), Taylor on [-pi/4, pi/4] in f64. The
-   reduction is exact to 2^-60 or so for |x| <= 2^20: pi/2 in two parts, the first with 33
-   bits, so that its multiple is exact. */
-static __device__ __forceinline__ float kg_sin_quarter(float x, int quarter)
+/* sin of `v` (quarter 0) or of v + pi/2 (quarter 1), Taylor on [-pi/4, pi/4]. The reduction
+   is good to 2^-60 or so, or an ulp of v, for |v| <= 2^20: pi/2 in two parts, the first with
+   33 bits, so that its multiple is exact. */
+static __device__ __forceinline__ float kg_sin_quarter(double v, int quarter)
 {
-    if (!(x >= -1048576.0f && x <= 1048576.0f))
+    if (!(v >= -1048576.0 && v <= 1048576.0))
         return NAN;
-    double v = (double)x;
     double n = v * 0.63661977236758134 + KG_ROUND_F64 - KG_ROUND_F64;
     double r = v - n * 1.57079632673412561417;
     r = r - n * 6.07710050650619224932e-11;
@@ -252,12 +252,12 @@ static __device__ __forceinline__ float kg_sin_quarter(float x, int quarter)
 
 static __device__ __forceinline__ float kg_sinf(float x)
 {
-    return kg_sin_quarter(x, 0);
+    return kg_sin_quarter((double)x, 0);
 }
 
 static __device__ __forceinline__ float kg_cosf(float x)
 {
-    return kg_sin_quarter(x, 1);
+    return kg_sin_quarter((double)x, 1);
 }
 
 #endif
