@@ -19,10 +19,13 @@
 
 #include "kgate/ops/ceiling.h"
 #include "kgate/ops/device.h"
+#include "kgate/ops/elementwise.h"
 #include "kgate/ops/fp8.h"
 #include "kgate/ops/kv.h"
 #include "kgate/ops/matvec.h"
 #include "kgate/ops/mmvq.h"
+#include "kgate/ops/norm.h"
+#include "kgate/ops/ssm.h"
 #include "kgate/status.h"
 #include "kgate/types.h"
 
@@ -30,9 +33,6 @@
 #define KG_PROVIDER_SYMBOL "kgate_provider"
 
 /* Tables whose header is not included here are declared there. */
-struct kg_norm_ops;
-struct kg_elementwise_ops;
-struct kg_ssm_ops;
 struct kg_gdn_ops;
 struct kg_gemm_ops;
 struct kg_attention_ops;
