@@ -1,5 +1,6 @@
 #include "runner/merge.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,6 +191,22 @@ static void count_cells(json_t *sections, const json_t *cells)
     json_decref(counts);
 }
 
+/* What the shards left out, one behind another: "--shard 1/2 + --shard 2/2". */
+static json_t *joined_selection(json_t *const *trees, size_t n)
+{
+    char text[512];
+    size_t at = 0;
+    for (size_t k = 0; k < n && at < sizeof text; k++) {
+        const json_t *run = json_object_get(trees[k], "run");
+        const char *one = text_at(json_object_get(run, "selection"), "text");
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", k ? " + " : "", one);
+    }
+    char *clean = kg_utf8_dup(text, strlen(text)); /* it may be cut inside a character */
+    json_t *selection = json_pack("{s:s}", "text", clean);
+    free(clean);
+    return selection;
+}
+
 /* The facts of the first shard, with a list of where each came from. */
 static json_t *joined_run(json_t *const *trees, size_t n)
 {
@@ -209,6 +226,7 @@ static json_t *joined_run(json_t *const *trees, size_t n)
         synthetic |= json_is_true(json_object_get(from, "synthetic"));
     }
     json_object_set_new(run, "shards", shards);
+    json_object_set_new(run, "selection", joined_selection(trees, n));
     json_object_set_new(run, "interrupted", json_boolean(interrupted));
     if (json_object_get(run, "synthetic"))
         json_object_set_new(run, "synthetic", json_boolean(synthetic));
