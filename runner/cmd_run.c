@@ -104,8 +104,8 @@ static void add_device(const struct session *s, json_t *run)
     char *cc = kg_format(
         "%lld.%lld", (long long)json_integer_value(json_object_get(device, "cc_major")),
         (long long)json_integer_value(json_object_get(device, "cc_minor")));
-    static const char *const moved[] = {"cc_major", "cc_minor", "provider",
-                                        "against",  "mem_free", "bench"};
+    static const char *const moved[] = {"cc_major", "cc_minor", "provider", "against",
+                                        "mem_free", "bench",    "health"};
     for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++)
         json_object_del(device, moved[i]);
     json_t *runtime = json_object_get(device, "runtime");

@@ -305,7 +305,7 @@ static const struct kind {
       {"timings", OBJECT, false},
       {"health", OBJECT, false},
       {"against", OBJECT, false}}                                                          },
-    {"bye",    KG_EVENT_BYE,   NULL,        {{NULL, ANY, false}}                           },
+    {"bye",    KG_EVENT_BYE,   NULL,        {{"health", OBJECT, false}}                    },
 };
 
 bool kg_event_parse(const char *line, size_t length, struct kg_event *event, char *fault,

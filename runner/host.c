@@ -47,6 +47,14 @@ static int send_error(struct kg_host *host, const char *code,
     return KG_EXIT_SETUP;
 }
 
+/* The GPU's clocks, temperature, throttle reasons and error counts, where NVML knows. */
+static void add_health(json_t *event)
+{
+    struct kg_gpu_state state = kg_nvml_state();
+    if (state.available)
+        json_object_set_new(event, "health", kg_gpu_state_json(&state));
+}
+
 /* `bench`: what was measured of the device, or NULL; stolen. */
 static void send_device(struct kg_host *host, json_t *bench)
 {
@@ -65,6 +73,7 @@ static void send_device(struct kg_host *host, json_t *bench)
         host->provider_library.digest);
     if (bench)
         json_object_set_new(event, "bench", bench);
+    add_health(event);
     kg_event_write(host->event_fd, event);
 }
 
@@ -271,7 +280,9 @@ static int farewell(struct kg_host *host)
         host->provider->device->stream_destroy(host->stream);
         host->provider->device->close();
     }
-    kg_event_write(host->event_fd, json_pack("{s:s}", "ev", "bye"));
+    json_t *bye = json_pack("{s:s}", "ev", "bye");
+    add_health(bye);
+    kg_event_write(host->event_fd, bye);
     return 0;
 }
 
@@ -299,8 +310,7 @@ static int serve(struct kg_host *host, struct orders *orders)
             return send_error(host, "bad-provider", &error);
         if (open_device(host, &error) != 0)
             return send_error(host, "no-device", &error);
-        if (host->job.calibrate || host->job.bench.on)
-            kg_nvml_open(host->device.pci_bus_id);
+        kg_nvml_open(host->device.pci_bus_id);
         json_t *bench;
         if (calibrate(host, &bench, &error) != 0)
             return send_error(host, "no-bench", &error);

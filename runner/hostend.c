@@ -158,6 +158,16 @@ static bool judge_cell(struct kg_hostrun *run, struct ending *e)
     return false;
 }
 
+/* Uncorrected errors that the GPU's memory had during the section. */
+static json_int_t memory_errors(const struct kg_result_section *section)
+{
+    static const char key[] = "ecc_uncorrected";
+    json_t *before = json_object_get(section->health, "before");
+    json_t *after = json_object_get(section->health, "after");
+    return json_integer_value(json_object_get(after, key)) -
+           json_integer_value(json_object_get(before, key));
+}
+
 bool kg_hostrun_judge(struct kg_hostrun *run, int status)
 {
     struct ending e;
@@ -186,6 +196,9 @@ bool kg_hostrun_judge(struct kg_hostrun *run, int status)
             char text[640];
             snprintf(text, sizeof text, "after its last cell: %s", e.text);
             section_error(run, e.reason, text);
+        } else if (memory_errors(run->job->section) > 0) {
+            section_error(run, "gpu-fault",
+                          "the GPU counted uncorrected memory errors while it ran");
         }
         return false;
     }

@@ -241,6 +241,19 @@ static void on_done(struct kg_hostrun *run, struct kg_event *event)
     kg_hostrun_settle(run, index);
 }
 
+/* What a host told of its GPU: the first "before" and the last "after" stay. */
+static void note_health(struct kg_result_section *section, const char *when,
+                        const json_t *event)
+{
+    json_t *state = json_object_get(event, "health");
+    if (state == NULL)
+        return;
+    if (section->health == NULL)
+        section->health = json_object();
+    if (strcmp(when, "after") == 0 || json_object_get(section->health, when) == NULL)
+        json_object_set(section->health, when, state);
+}
+
 static void on_event(struct kg_hostrun *run, struct kg_event *event)
 {
     static const char *const expected[] = {
@@ -264,6 +277,7 @@ static void on_event(struct kg_hostrun *run, struct kg_event *event)
             break;
         if (section->device == NULL)
             section->device = json_incref(event->json);
+        note_health(section, "before", event->json);
         run->phase = run->job->mode == KG_TASK_PROBE ? KG_PHASE_IDLE : KG_PHASE_PLAN;
         return;
     case KG_EVENT_PLAN:
@@ -303,6 +317,7 @@ static void on_event(struct kg_hostrun *run, struct kg_event *event)
     case KG_EVENT_BYE:
         if (run->phase != KG_PHASE_IDLE)
             break;
+        note_health(section, "after", event->json);
         run->phase = KG_PHASE_BYE;
         run->host_since = kg_now();
         return;

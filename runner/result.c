@@ -34,6 +34,7 @@ void kg_result_clear(struct kg_result *result)
         json_decref(section->limits);
         json_decref(section->plugin);
         json_decref(section->device);
+        json_decref(section->health);
     }
     free(result->sections);
     json_decref(result->run);
@@ -226,6 +227,11 @@ json_t *kg_result_json(const struct kg_result *result)
     json_t *run = json_deep_copy(result->run ? result->run : json_null());
     if (!json_is_object(run))
         run = json_object();
+    json_t *health = json_object();
+    for (size_t s = 0; s < result->n_sections; s++)
+        if (result->sections[s].health)
+            json_object_set(health, result->sections[s].name, result->sections[s].health);
+    json_object_set_new(run, "health", health);
     json_object_set_new(run, "interrupted", json_boolean(result->interrupted));
     return json_pack("{s:{s:s,s:i,s:i},s:o,s:{s:s,s:I,s:I,s:I,s:I,s:I,s:I},s:o,s:o}",
                      "schema", "name", "kgate.result", "major", KG_RESULT_MAJOR, "minor",

@@ -53,6 +53,8 @@ struct kg_result_section {
     json_t *limits;
     json_t *plugin; /* {"digest": XXH3-128 of the file}; or NULL */
     json_t *device; /* as this section's first host told it; or NULL */
+    json_t
+        *health; /* {"before", "after"}: the GPU's state; or NULL where it is unknown */
     size_t n_cells;
     struct kg_result_cell *cells;
 };
