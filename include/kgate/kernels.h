@@ -22,6 +22,7 @@
 #include "kgate/ops/elementwise.h"
 #include "kgate/ops/fp8.h"
 #include "kgate/ops/kv.h"
+#include "kgate/ops/gemm.h"
 #include "kgate/ops/matvec.h"
 #include "kgate/ops/mmvq.h"
 #include "kgate/ops/norm.h"
@@ -34,7 +35,6 @@
 
 /* Tables whose header is not included here are declared there. */
 struct kg_gdn_ops;
-struct kg_gemm_ops;
 struct kg_attention_ops;
 struct kg_grouped_ops;
 struct kg_router_ops;

@@ -18,6 +18,9 @@
  * the products to d in ascending k, rounding each time; the order and the rounding
  * inside the hardware are not documented, so results agree within a bound only.
  *
+ * The _from forms set D = A B + c, every element from the same c, and do not need D before.
+ * k = 16, bytes: a[0], a[1] and b[0] of the k = 32 picture.
+ *
  * kg_ldmatrix_xN loads N 8 x 8 matrices of 2-byte elements from shared memory; lane 8i + r
  * passes the address of row r of matrix i, aligned to 16 bytes (x2: lanes 0..15, x1: lanes
  * 0..7; the others pass any shared address). r[i] gets elements 2t, 2t + 1 of row g of
@@ -35,6 +38,19 @@
 static inline void kg_mma_s8_16832(int d[4], const uint32_t a[4], const uint32_t b[2])
 {
     kg_emu_mma(KG_EMU_MMA_S8, d, a, b);
+}
+static inline void kg_mma_s8_16832_from(int d[4], const uint32_t a[4],
+                                        const uint32_t b[2], int c)
+{
+    d[0] = d[1] = d[2] = d[3] = c;
+    kg_emu_mma(KG_EMU_MMA_S8, d, a, b);
+}
+static inline void kg_mma_s8_16816_from(int d[4], const uint32_t a[2],
+                                        const uint32_t b[1], int c)
+{
+    const uint32_t a4[4] = {a[0], a[1], 0, 0}, b2[2] = {b[0], 0};
+    d[0] = d[1] = d[2] = d[3] = c;
+    kg_emu_mma(KG_EMU_MMA_S8, d, a4, b2);
 }
 static inline void kg_mma_f16_16816(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
@@ -83,6 +99,23 @@ static __device__ __forceinline__ void kg_mma_s8_16832(int d[4], const uint32_t 
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ void
+kg_mma_s8_16832_from(int d[4], const uint32_t a[4], const uint32_t b[2], int c)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c));
+}
+static __device__ __forceinline__ void
+kg_mma_s8_16816_from(int d[4], const uint32_t a[2], const uint32_t b[1], int c)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(c));
 }
 
 #define KG_MMA_F32(name, shape)                                                          \

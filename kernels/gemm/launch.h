@@ -1,0 +1,57 @@
+/*
+ * What the files of this folder share: how the launcher of the int8 GEMM finds the kernel
+ * of a type, layout and tile width.
+ */
+#ifndef KGATE_KERNELS_GEMM_LAUNCH_H
+#define KGATE_KERNELS_GEMM_LAUNCH_H
+
+#include "kernels/gemm/int8.h"
+#include "kernels/matvec/launch.h"
+#include "kgate/ops/gemm.h"
+
+enum { GEMM_WIDTHS = 3 }; /* tiles of 16, 64 and 128 tokens */
+
+/* Enqueues the product, and the fixup where a worker's run ends inside a tile. */
+typedef int gemm_run(const gemm_int8_args &g, struct CUstream_st *stream);
+
+struct gemm_form {
+    int type, layout, slab, block;
+    bool minimum;
+    int stream_bytes[2]; /* of one block in each stream; the second 0 if there is one */
+    gemm_run *run[GEMM_WIDTHS];
+};
+
+template <class S, int BT, int XG>
+static int gemm_run_form(const gemm_int8_args &g, struct CUstream_st *stream)
+{
+    typedef gemm_shape<S, BT, XG> H;
+    const int64_t tiles = g.row_tiles * g.token_tiles;
+    KG_TRY(KG_LAUNCH(stream, (unsigned)g.workers, GEMM_THREADS, H::BYTES,
+                     (gemm_int8_kernel<S, BT, XG>), g));
+    if (g.workers == tiles)
+        return KG_OK;
+    return KG_LAUNCH(stream, (unsigned)tiles, GEMM_THREADS, 0,
+                     (gemm_int8_fixup_kernel<S, BT>), g);
+}
+
+template <class S, int XG>
+static constexpr gemm_form gemm_make_form(int layout)
+{
+    typedef typename S::format T;
+    return {
+        T::TYPE,
+        layout,
+        S::SLAB,
+        T::BLOCK,
+        T::MINIMUM != 0,
+        {S::slab_bytes(0) / (S::SLAB / T::BLOCK),
+                        S::STREAMS == 2 ? S::slab_bytes(1) / (S::SLAB / T::BLOCK) : 0},
+        { gemm_run_form<S, 16, XG>, gemm_run_form<S, 64, XG>, gemm_run_form<S, 128, XG>}
+    };
+}
+
+/* Ends with a row of type -1. */
+extern const gemm_form gemm_forms_q8_0[], gemm_forms_q4_0[], gemm_forms_super[];
+extern const gemm_form gemm_forms_nvfp4[], gemm_forms_w4a4[];
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * gemm-int8: integer products on tensor cores.
+ *
+ * Model cells take the tensors that the model at hand has: tile and stream-K form against
+ * dp4a (1e-3) and against the f64 product of the same codes (bound). Shape cells need no
+ * model: sizes that are no multiple of any tile, on weights whose scales differ from block to
+ * block and row to row.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "plugins/gemm_cells.h"
+
+enum { WORKERS = 7 }; /* of the stream-K form: cuts tiles of every shape here */
+
+struct tensor_row {
+    const char *id, *name;
+    enum kg_type type;
+};
+
+static const struct tensor_row tensors[] = {
+    {"ffn_gate", "blk.0.ffn_gate.weight", KG_TYPE_Q8_0},
+    {"attn_qkv", "blk.0.attn_qkv.weight", KG_TYPE_Q8_0},
+    {"attn_q",   "blk.3.attn_q.weight",   KG_TYPE_Q4_K},
+    {"ssm_out",  "blk.0.ssm_out.weight",  KG_TYPE_Q5_K},
+    {"attn_v",   "blk.0.attn_v.weight",   KG_TYPE_Q6_K},
+    {"output",   "output.weight",         KG_TYPE_Q6_K},
+};
+static const int tokens[] = {16, 64, 128, 512};
+
+struct tensor_cell {
+    const struct tensor_row *tensor;
+    int m;
+};
+
+static void run_tensor(struct kg_cell *cell, const void *row_)
+{
+    const struct tensor_cell *row = row_;
+    const struct kg_tensor *tensor = kg_tensor(cell, "model", row->tensor->name);
+
+    if (tensor->type != row->tensor->type)
+        kg_skip(cell, "not-applicable", "%s is %s here, %s pinned", tensor->name,
+                kg_type_name(tensor->type), kg_type_name(row->tensor->type));
+
+    struct kg_weights w = kg_weights_of(cell, tensor);
+    if (kg_gemm_is_emulated(cell))
+        w = kg_gemm_last_rows(cell, w, 120);
+    const float *x = kg_pr(cell, (size_t)(w.in * row->m), 71, 0.1f);
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+    const float *tile = kg_gemm_int8(&g, "tile", g.dw, KG_GEMM_BLOCKS, 0);
+    const float *cut = kg_gemm_int8(&g, "stream-k", g.dw, KG_GEMM_BLOCKS, WORKERS);
+    const float *dp4a = kg_gemm_dp4a(&g);
+
+    kg_gemm_check_bound(&g, "tile.bound", tile, 1);
+    kg_gemm_check_bound(&g, "stream-k.bound", cut, WORKERS);
+    kg_gemm_check_near(&g, "tile.dp4a", tile, dp4a, 1e-3);
+    kg_gemm_check_near(&g, "stream-k.dp4a", cut, dp4a, 1e-3);
+}
+
+/* Ragged shapes: every type, K that is no multiple of a slab, N and T of a tile. */
+struct shape {
+    enum kg_type type;
+    int in, out, m;
+};
+
+static const struct shape shapes[] = {
+    {KG_TYPE_Q8_0,   1056, 64,  1  },
+    {KG_TYPE_Q8_0,   2112, 192, 17 },
+    {KG_TYPE_Q8_0,   1664, 129, 103},
+    {KG_TYPE_Q8_0,   32,   64,  479},
+    {KG_TYPE_Q4_0,   1056, 300, 15 },
+    {KG_TYPE_Q4_0,   2176, 64,  103},
+    {KG_TYPE_Q4_0,   2112, 192, 479},
+    {KG_TYPE_NVFP4,  1152, 64,  16 },
+    {KG_TYPE_NVFP4,  192,  192, 103},
+    {KG_TYPE_NVFP4,  2112, 129, 17 },
+    {KG_TYPE_NVFP4,  1664, 64,  512},
+    {KG_TYPE_Q4_K,   768,  192, 1  },
+    {KG_TYPE_Q4_K,   2304, 64,  103},
+    {KG_TYPE_Q5_K,   1280, 192, 17 },
+    {KG_TYPE_Q6_K,   768,  300, 15 },
+    {KG_TYPE_Q6_K,   1792, 64,  103},
+    {KG_TYPE_IQ4_XS, 256,  192, 479},
+    {KG_TYPE_IQ4_XS, 2304, 129, 17 },
+};
+
+static void run_shape(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+    struct kg_weights w =
+        kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out);
+    const float *x = kg_pr(cell, (size_t)row->in * row->m, 71, 0.1f);
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+    const float *tile = kg_gemm_int8(&g, "tile", g.dw, KG_GEMM_BLOCKS, 0);
+    const float *again = kg_gemm_int8(&g, "tile-again", g.dw, KG_GEMM_BLOCKS, 0);
+    const float *one = kg_gemm_int8(&g, "stream-k-1", g.dw, KG_GEMM_BLOCKS, 1);
+    const float *cut = kg_gemm_int8(&g, "stream-k", g.dw, KG_GEMM_BLOCKS, WORKERS);
+    const float *recut =
+        kg_gemm_int8(&g, "stream-k-again", g.dw, KG_GEMM_BLOCKS, WORKERS);
+
+    kg_gemm_check_bound(&g, "tile.bound", tile, 1);
+    kg_gemm_check_bound(&g, "stream-k.bound", cut, WORKERS);
+    /* one worker cuts no tile */
+    kg_gemm_check_same(&g, "stream-k-1.tile", one, tile);
+    kg_gemm_check_same(&g, "tile.again", again, tile);
+    kg_gemm_check_same(&g, "stream-k.again", recut, cut);
+}
+
+/* A token's results do not depend on how many others there are: the tiles of 16, 64 and
+   128 tokens give the same bits. */
+static void run_batch(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+    static const int few[] = {1, 16, 17, 64, 65};
+    static const char *const arms[] = {"t1", "t16", "t17", "t64", "t65"};
+    struct kg_weights w =
+        kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out);
+    const float *x = kg_pr(cell, (size_t)row->in * row->m, 71, 0.1f);
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+    const float *all = kg_gemm_int8(&g, "all", g.dw, KG_GEMM_BLOCKS, 0);
+
+    kg_gemm_check_bound(&g, "bound", all, 1);
+    for (int i = 0; i < 5; i++) {
+        struct kg_gemm part = g;
+        part.m = few[i];
+        kg_gemm_check_same(&part, arms[i],
+                           kg_gemm_int8(&part, arms[i], g.dw, KG_GEMM_BLOCKS, 0), all);
+    }
+}
+
+/*
+ * Products whose every partial sum is a small integer times one power of two: f32 adds
+ * them without rounding in any order, so tile and stream-K form agree with each other and
+ * with the oracle to the bit, wherever tiles are cut.
+ */
+static void run_exact(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+    size_t row_bytes = kg_row_bytes(KG_TYPE_Q8_0, row->in), blocks = row_bytes / 34;
+    uint8_t *data = kg_alloc(cell, (size_t)row->out * row_bytes);
+    float *x = kg_alloc(cell, (size_t)row->in * row->m * sizeof *x);
+
+    for (size_t b = 0; b < (size_t)row->out * blocks; b++) {
+        uint8_t *block = data + b * 34;
+        memcpy(block, (uint8_t[]){0, 0x3c}, 2); /* 1.0 */
+        for (size_t j = 0; j < 32; j++)
+            block[2 + j] = (uint8_t)(int8_t)((int)((b * 7 + j * 5) % 15) - 7);
+    }
+    for (size_t i = 0; i < (size_t)row->in * row->m; i++) /* d is 1 */
+        x[i] = i % 32 == 0 ? 127.0f : (float)((int)(i * 11 % 31) - 15);
+
+    struct kg_weights w = {kg_oracle_type(KG_TYPE_Q8_0), data, row->in, row->out};
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+    const float *tile = kg_gemm_int8(&g, "tile", g.dw, KG_GEMM_BLOCKS, 0);
+    kg_gemm_check_bound(&g, "bound", tile, 1);
+    float *want = kg_alloc(cell, (size_t)row->out * row->m * sizeof *want);
+    for (size_t i = 0; i < (size_t)row->out * row->m; i++)
+        want[i] = (float)g.want[i];
+    kg_gemm_check_same(&g, "tile.exact", tile, want);
+    static const int cuts[] = {2, 3, 5, 13, 64};
+    static const char *const arms[] = {"k2", "k3", "k5", "k13", "k64"};
+    for (int i = 0; i < 5; i++)
+        kg_gemm_check_same(
+            &g, arms[i], kg_gemm_int8(&g, arms[i], g.dw, KG_GEMM_BLOCKS, cuts[i]), tile);
+}
+
+/* Sums of 32 activations beyond the largest f16, which a q8_1 block with f16 sums loses. */
+static void run_large_sums(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+    struct kg_weights w =
+        kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out);
+    float *x = kg_pr(cell, (size_t)row->in * row->m, 71, 500.0f);
+
+    for (size_t i = 0; i < (size_t)row->in * row->m; i++)
+        x[i] += 9000.0f;
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+    kg_gemm_check_bound(&g, "tile.bound",
+                        kg_gemm_int8(&g, "tile", g.dw, KG_GEMM_BLOCKS, 0), 1);
+}
+
+static const struct shape batch_shapes[] = {
+    {KG_TYPE_Q4_K,  512, 192, 130},
+    {KG_TYPE_Q8_0,  672, 64,  130},
+    {KG_TYPE_NVFP4, 448, 64,  130},
+};
+static const struct shape exact_shapes[] = {
+    {KG_TYPE_Q8_0, 2112, 192, 17 },
+    {KG_TYPE_Q8_0, 1056, 64,  103}
+};
+static const struct shape large_shape = {KG_TYPE_Q4_K, 512, 64, 17};
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+static void plan_shapes(struct kg_plan *p, kg_cell_fn *run, const char *what,
+                        const struct shape *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        kg_plan_addf(p,
+                     &(struct kg_cell_spec){NULL, run, &list[i], NULL, KG_CELL_ORDERED},
+                     "gemm-int8.%s.%s.%dx%d-t%d", what, kg_oracle_type(list[i].type)->id,
+                     list[i].in, list[i].out, list[i].m);
+}
+
+static void plan(struct kg_plan *p)
+{
+    plan_shapes(p, run_shape, "shape", shapes, COUNT(shapes));
+    plan_shapes(p, run_batch, "batch", batch_shapes, COUNT(batch_shapes));
+    plan_shapes(p, run_exact, "exact", exact_shapes, COUNT(exact_shapes));
+    plan_shapes(p, run_large_sums, "large-sums", &large_shape, 1);
+    for (size_t i = 0; i < COUNT(tensors); i++)
+        for (size_t t = 0; t < COUNT(tokens); t++) {
+            struct tensor_cell *cell = kg_plan_alloc(p, sizeof *cell);
+            *cell = (struct tensor_cell){&tensors[i], tokens[t]};
+            kg_plan_addf(p,
+                         &(struct kg_cell_spec){NULL, run_tensor, cell, "model",
+                                                KG_CELL_ORDERED | KG_CELL_OPTIONAL},
+                         "gemm-int8.%s.t%d", tensors[i].id, tokens[t]);
+        }
+}
+
+static const struct kg_role roles[] = {
+    {"model", "gguf", "any model: its pinned tensors are multiplied"},
+    {NULL,    NULL,   NULL                                          },
+};
+
+const struct kg_section kgate_section = {
+    .abi = KG_SECTION_ABI,
+    .size = sizeof(struct kg_section),
+    .name = "gemm-int8",
+    .summary = "int8 tensor-core products, tile and stream-K form, with dp4a beside them",
+    .roles = roles,
+    .plan = plan,
+};

@@ -1,0 +1,150 @@
+/*
+ * The bound of the int8 GEMM (kernels/gemm/int8.h has the order of additions): a unit of 32
+ * weights adds one term per scale group and one for its minimum, one after the other, into
+ * one accumulator. fl(a * dot) rounds a term once before it is added; the scaled minimum
+ * is the product of b and s = fl(d * sum), also one. Adding the parts of a tile that stream-K cut
+ * costs one more rounding per part. So no term passes through more than
+ *
+ *   n = terms_per_unit * in / 32 + 1 + (segments - 1)
+ *
+ * roundings, and the error is at most n u / (1 - n u) * sum |term|, u = 2^-24 (bound.c).
+ */
+#include "plugins/gemm_cells.h"
+
+#include <math.h>
+#include <string.h>
+
+bool kg_gemm_is_emulated(const struct kg_cell *cell)
+{
+    return kg_device(cell)->cc_major == 0;
+}
+
+struct kg_weights kg_gemm_last_rows(struct kg_cell *cell, struct kg_weights w,
+                                    int64_t rows)
+{
+    if (w.out > rows) {
+        size_t row_bytes = kg_row_bytes(w.type->type, w.in);
+        w.data = (const uint8_t *)w.data + (size_t)(w.out - rows) * row_bytes;
+        w.out = rows;
+        kg_param_s(cell, "rows", "the last ones");
+    }
+    return w;
+}
+
+struct kg_gemm kg_gemm_open(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
+                            const float *x)
+{
+    size_t n = (size_t)(w->in * m), blocks = n / 32;
+    struct kg_gemm g = {.cell = cell, .w = *w, .m = m, .x = x};
+
+    kg_param_s(cell, "type", kg_type_name(w->type->type));
+    kg_param_i(cell, "in", w->in);
+    kg_param_i(cell, "out", w->out);
+    kg_param_i(cell, "m", m);
+    g.act = kg_run_q8_1(cell, x, m, w->in);
+    g.dw =
+        kg_input(cell, "w", w->data, (size_t)w->out * kg_row_bytes(w->type->type, w->in));
+    g.dq = kg_input(cell, "q-in", g.act.q, n);
+    g.dd = kg_input(cell, "d-in", g.act.d, blocks * sizeof *x);
+    g.ds = kg_input(cell, "s-in", g.act.s, blocks * sizeof *x);
+    return g;
+}
+
+struct kg_cost kg_gemm_cost(const struct kg_gemm *g, double x_bytes, const char *engine)
+{
+    double in = (double)g->w.in, out = (double)g->w.out, m = (double)g->m;
+
+    return (struct kg_cost){
+        .bytes = out * (double)kg_row_bytes(g->w.type->type, g->w.in) +
+                 m * (in * x_bytes + 4 * out),
+        .ops = 2 * in * out * m,
+        .engine = engine,
+    };
+}
+
+static size_t results(const struct kg_gemm *g)
+{
+    return (size_t)(g->w.out * g->m);
+}
+
+const float *kg_gemm_int8(struct kg_gemm *g, const char *arm, struct kg_buf *dw,
+                          int layout, int workers)
+{
+    struct kg_cell *cell = g->cell;
+    struct kg_cost cost =
+        kg_gemm_cost(g, 1.0 + (g->w.type->has_min ? 8.0 : 4.0) / 32, "int8-mma");
+    int form = workers > 0 ? KG_GEMM_STREAM_K : KG_GEMM_TILE;
+    struct kg_buf *dy = kg_output(cell, "y", results(g) * sizeof(float));
+    struct kg_buf *dp = NULL;
+    size_t bytes = 0;
+
+    if (KG_OPS(cell, gemm, int8_workspace)(g->m, form, workers, &bytes))
+        kg_fail(cell, "int8_workspace refused %d workers", workers);
+    if (bytes)
+        dp = kg_scratch(cell, "partial", bytes);
+    KG_ARM(cell, arm, &cost,
+           KG_OPS(cell, gemm, int8)(g->w.type->type, layout, kg_ptr(dw), kg_ptr(g->dq),
+                                    kg_ptr(g->dd), kg_ptr(g->ds), kg_ptr(dy), g->w.in,
+                                    g->w.out, g->m, form, workers, kg_ptr(dp), bytes,
+                                    kg_stream(cell)));
+    return kg_fetch(dy);
+}
+
+const float *kg_gemm_dp4a(struct kg_gemm *g)
+{
+    struct kg_cell *cell = g->cell;
+    struct kg_cost cost = kg_gemm_cost(g, 1.25, "dp4a");
+    struct kg_buf *dy = kg_output(cell, "y-dp4a", results(g) * sizeof(float));
+
+    KG_ARM(cell, "dp4a", &cost,
+           KG_OPS(cell, matvec, stage_b)(g->w.type->type, kg_ptr(g->dw), kg_ptr(g->dq),
+                                         kg_ptr(g->dd), kg_ptr(g->ds), kg_ptr(dy),
+                                         g->w.in, g->w.out, g->m, kg_stream(cell)));
+    return kg_fetch(dy);
+}
+
+void kg_gemm_check_bound(struct kg_gemm *g, const char *name, const float *y,
+                         int segments)
+{
+    size_t n = results(g);
+    double per_unit = 32 / g->w.type->group + (g->w.type->has_min ? 1 : 0);
+    double terms = per_unit * (double)g->w.in / 32;
+    double *bound = kg_alloc(g->cell, n * sizeof *bound);
+
+    if (!g->want) {
+        g->want = kg_alloc(g->cell, n * sizeof *g->want);
+        g->terms = kg_alloc(g->cell, n * sizeof *g->terms);
+        kg_oracle_must(g->cell,
+                       kg_oracle_linear_q8_1(g->w.type, g->w.data, g->act.q, g->act.d,
+                                             g->want, g->terms, g->w.in, g->w.out, g->m));
+    }
+    kg_oracle_bound(bound, g->terms, n, terms + segments, terms);
+    kg_check_bound(g->cell, name, y, g->want, bound, n);
+}
+
+void kg_gemm_check_near(struct kg_gemm *g, const char *name, const float *y,
+                        const float *other, double limit)
+{
+    size_t n = results(g);
+    double *want = kg_alloc(g->cell, n * sizeof *want);
+
+    for (size_t i = 0; i < n; i++)
+        want[i] = other[i];
+    kg_check_band(g->cell, name, y, want, n, 1e-3, limit);
+}
+
+void kg_gemm_check_band(struct kg_gemm *g, const char *name, const float *y, double limit)
+{
+    size_t n = results(g);
+    double *want = kg_alloc(g->cell, n * sizeof *want);
+
+    kg_oracle_must(g->cell, kg_oracle_linear_f32(g->w.type, g->w.data, g->x, want, NULL,
+                                                 g->w.in, g->w.out, g->m));
+    kg_check_band(g->cell, name, y, want, n, 1e-3, limit);
+}
+
+void kg_gemm_check_same(struct kg_gemm *g, const char *name, const float *y,
+                        const float *other)
+{
+    kg_check_exact(g->cell, name, y, other, results(g), sizeof *y);
+}
