@@ -17,14 +17,15 @@
 
 #include <stdint.h>
 
+#include "kgate/ops/attention.h"
 #include "kgate/ops/ceiling.h"
 #include "kgate/ops/device.h"
 #include "kgate/ops/elementwise.h"
 #include "kgate/ops/expert_cache.h"
 #include "kgate/ops/fp8.h"
+#include "kgate/ops/gemm.h"
 #include "kgate/ops/grouped.h"
 #include "kgate/ops/kv.h"
-#include "kgate/ops/gemm.h"
 #include "kgate/ops/matvec.h"
 #include "kgate/ops/mmvq.h"
 #include "kgate/ops/norm.h"
@@ -38,7 +39,6 @@
 
 /* Tables whose header is not included here are declared there. */
 struct kg_gdn_ops;
-struct kg_attention_ops;
 struct kg_dsv4_ops;
 
 struct kg_provider {
