@@ -1,0 +1,582 @@
+/*
+ * The fast product: weights staged through shared memory, dot products by matrix instructions.
+ *
+ * A block of eight warps takes TILE_ROWS rows of w at a time and walks along k in stages of
+ * 1024 weights, which are copied a few stages ahead (by bulk copies where the device has
+ * them, else by cp.async). In a stage each of the 32 lanes of the law (kernels/matvec/unit.h)
+ * has one unit; warp w does those of lanes 4w .. 4w+3 for all rows. So the lane's units come
+ * in the order l, l+32, ..., each is folded into the lane's own accumulator by
+ *
+ *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
+ *
+ * and the butterfly is done at the end of a tile: over distances 16, 8, 4 across warps, 2 and
+ * 1 across the units of a warp. dot_g is an integer, so it does not matter that mma.sync
+ * computes it, nor in which order: the bits are those of unit_fold in stage_b.
+ *
+ * The matrix instruction has 16 rows of w and 8 columns. With WIDE the columns are rows of
+ * q. A single row of q would leave seven columns idle and each thread with results that only
+ * one of four needs; instead the columns are units (and groups): column 2u + g has the
+ * activations of group g of unit u of the warp and zeros for everything else, all four units
+ * are accumulated into one fragment, and thread t of a row finds the dots of unit t in
+ * its two columns.
+ *
+ * An integer dot comes out as f32 without conversion: the accumulator starts at the bits of
+ * 1.5 * 2^23, so that its bits are those of 1.5 * 2^23 + dot (|dot| < 2^22).
+ */
+#ifndef KGATE_KERNELS_MMVQ_PRODUCT_H
+#define KGATE_KERNELS_MMVQ_PRODUCT_H
+
+#include "kernels/mmvq/readers.h"
+#include "kgate/ops/mmvq.h"
+
+#if !defined(KG_EMU) && defined(KG_HAVE_SM90) &&                                         \
+    (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+#include "kernels/device/sm90.h"
+#define KG_MMVQ_BULK 1
+#endif
+
+enum {
+    PRODUCT_WARPS = 8,
+    PRODUCT_THREADS = 32 * PRODUCT_WARPS,
+    TILE_ROWS = 32,
+    STAGE_K = 1024, /* weights of a row in a stage: a unit for each lane */
+    X_STRIDE = STAGE_K + 32,
+    D_STRIDE = STAGE_K / KG_UNIT + 4, /* floats */
+    SHARED_LIMIT = 112640,            /* of a block, so that two fit a multiprocessor */
+};
+
+struct product_tensor {
+    const uint8_t *w;
+    float *y;
+    const float *scales;
+    int64_t out;
+    float scale;
+    uint32_t tile_end; /* tiles of this tensor and those before it */
+};
+
+struct product_args {
+    struct product_tensor tensor[KG_MMVQ_TENSORS];
+    const int8_t *q;
+    const float *d, *s;
+    int64_t in, m;
+    uint32_t tiles; /* of all tensors */
+    uint32_t jobs;  /* tiles * groups of rows of q * parts */
+    int width;      /* rows of q in a group */
+    int parts;      /* of k: 1, or 2 with `part_y` as the result */
+    float *part_y;  /* [parts][m][out] */
+    int bulk;       /* everything that is copied is aligned for bulk copies */
+    bool row_scales, block_scales; /* E4M3 */
+};
+
+/* ---- what a stage looks like ---- */
+
+/* Bytes from one row to the next in plane i: room for a start that is not a multiple of 16
+   and for the word behind the end, and rows spread over the banks: word_any and word want odd
+   multiples of 16, 8-byte loads odd multiples of 32. */
+template <class R>
+static constexpr __host__ __device__ int row_stride(int i)
+{
+    int chunks = (R::plane_bytes(i) + 15 + 8 + 15) / 16;
+    if ((int)R::MAP == (int)MAP_RUN && i == 0) {
+        while (chunks % 4 != 2)
+            chunks++;
+        return chunks * 16;
+    }
+    return (chunks | 1) * 16;
+}
+
+template <class R>
+static constexpr __host__ __device__ int plane_at(int i)
+{
+    return i == 0 ? 0 : plane_at<R>(i - 1) + TILE_ROWS * row_stride<R>(i - 1);
+}
+
+template <class R, int COLS>
+struct stage_layout {
+    static constexpr int x = plane_at<R>(R::PLANES);
+    static constexpr int d = x + COLS * X_STRIDE;
+    static constexpr int s = d + COLS * D_STRIDE * 4;
+    static constexpr int bytes =
+        (s + (R::F::MINIMUM ? COLS * D_STRIDE * 4 : 0) + 127) / 128 * 128;
+    /* Accumulators of half the block's threads. */
+    static constexpr int values = TILE_ROWS / 16 * (COLS == 1 ? 2 : 4 * 4 * (COLS / 8));
+    static constexpr int reduce = values * 4 * 32 * PRODUCT_WARPS / 2;
+    static constexpr int fit = (SHARED_LIMIT - reduce - 128) / bytes;
+    static constexpr int stages = fit > 4 ? 4 : fit < 2 ? 2 : fit;
+    static constexpr int total = stages * bytes + reduce + 128;
+};
+
+/* ---- copies ---- */
+
+struct job {
+    int tensor, part;
+    int64_t row0; /* of w */
+    int64_t q0;   /* first row of q */
+    int chunk0, chunks;
+};
+
+static __device__ __forceinline__ struct job find_job(const struct product_args &p,
+                                                      uint32_t index)
+{
+    struct job j;
+    uint32_t tile = index % p.tiles;
+    uint32_t rest = index / p.tiles;
+    const int all = (int)((p.in + STAGE_K - 1) / STAGE_K);
+    const int first = p.parts == 1 ? all : (all + 1) / 2;
+    j.part = (int)(rest % (uint32_t)p.parts);
+    j.q0 = (int64_t)(rest / (uint32_t)p.parts) * p.width;
+    j.chunk0 = j.part == 0 ? 0 : first;
+    j.chunks = j.part == 0 ? first : all - first;
+    j.tensor = 0;
+    while (tile >= p.tensor[j.tensor].tile_end)
+        j.tensor++;
+    if (j.tensor > 0)
+        tile -= p.tensor[j.tensor - 1].tile_end;
+    j.row0 = (int64_t)tile * TILE_ROWS;
+    return j;
+}
+
+static __device__ __host__ __forceinline__ int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where in its tensor row o of plane i begins at weight 1024 * chunk. */
+template <class R>
+static __device__ __forceinline__ int64_t piece_start(int64_t in, int64_t out, int i,
+                                                      int64_t o, int chunk)
+{
+    int64_t at = 0;
+    for (int k = 0; k < i; k++)
+        at += out * in * R::plane_bytes(k) / STAGE_K;
+    return at + o * (in * R::plane_bytes(i) / STAGE_K) +
+           (int64_t)chunk * R::plane_bytes(i);
+}
+
+template <class R, int COLS>
+static __device__ __forceinline__ void
+copy_stage(const struct product_args &p, const struct job &j, int chunk, uint8_t *stage)
+{
+    using L = stage_layout<R, COLS>;
+    const struct product_tensor &w = p.tensor[j.tensor];
+    const int64_t k0 = (int64_t)chunk * STAGE_K;
+    const int64_t left = min64(p.in - k0, STAGE_K);
+    for (int i = 0; i < R::PLANES; i++) {
+        const int bytes = (int)(left * R::plane_bytes(i) / STAGE_K);
+        const int per_row = (R::plane_bytes(i) + 15 + 15) / 16;
+        for (int n = threadIdx.x; n < TILE_ROWS * per_row; n += PRODUCT_THREADS) {
+            const int r = n / per_row, c = n % per_row;
+            const int64_t o = min64(j.row0 + r, w.out - 1);
+            const int64_t from = piece_start<R>(p.in, w.out, i, o, chunk);
+            const int64_t at = from / 16 * 16 + 16 * c, end = from + bytes;
+            uint8_t *to = stage + plane_at<R>(i) + r * row_stride<R>(i) + 16 * c;
+            if (at < end)
+                kg_cp_async_16(to, w.w + at, (int)min64(end - at, 16));
+            else if (c < (R::plane_bytes(i) + 15) / 16)
+                kg_cp_async_16(to, w.w, 0);
+        }
+    }
+    for (int n = threadIdx.x; n < COLS * (STAGE_K / 16); n += PRODUCT_THREADS) {
+        const int r = n / (STAGE_K / 16), c = n % (STAGE_K / 16);
+        const int64_t row = j.q0 + r;
+        const bool real = r < p.width && row < p.m && 16 * c < left;
+        kg_cp_async_16(stage + L::x + r * X_STRIDE + 16 * c,
+                       p.q + (real ? row * p.in + k0 + 16 * c : 0), real ? 16 : 0);
+    }
+    const int64_t units = p.in / KG_UNIT;
+    for (int n = threadIdx.x; n < COLS * 32; n += PRODUCT_THREADS) {
+        const int r = n / 32, c = n % 32;
+        const int64_t row = j.q0 + r;
+        const bool real = r < p.width && row < p.m && KG_UNIT * c < left;
+        const int64_t from = real ? row * units + k0 / KG_UNIT + c : 0;
+        kg_cp_async_4(stage + L::d + 4 * (r * D_STRIDE + c), p.d + from, real ? 4 : 0);
+        if (R::F::MINIMUM)
+            kg_cp_async_4(stage + L::s + 4 * (r * D_STRIDE + c), p.s + from,
+                          real ? 4 : 0);
+    }
+}
+
+#if defined(KG_MMVQ_BULK)
+/* The same by one warp: lane r copies row r of the weights, and of q. Columns that do not exist
+   keep what the stage held: their results are not used, and no column reads another's. */
+template <class R, int COLS>
+static __device__ __forceinline__ void bulk_stage(const struct product_args &p,
+                                                  const struct job &j, int chunk,
+                                                  uint8_t *stage, uint64_t *barrier)
+{
+    using L = stage_layout<R, COLS>;
+    const struct product_tensor &w = p.tensor[j.tensor];
+    const int r = threadIdx.x % 32;
+    const int64_t k0 = (int64_t)chunk * STAGE_K;
+    const int left = (int)min64(p.in - k0, STAGE_K);
+    const int64_t o = min64(j.row0 + r, w.out - 1);
+    const int64_t row = j.q0 + r;
+    const bool has_q = r < COLS && r < p.width && row < p.m;
+    const uint8_t *from[R::PLANES];
+    uint32_t bytes[R::PLANES], expected = 0;
+#pragma unroll
+    for (int i = 0; i < R::PLANES; i++) {
+        const int64_t at = piece_start<R>(p.in, w.out, i, o, chunk);
+        const int n = left * R::plane_bytes(i) / STAGE_K + (int)(at & 15);
+        from[i] = w.w + (at & ~(int64_t)15);
+        bytes[i] = (uint32_t)(n + 15) & ~15u;
+        if (i == R::PLANES - 1 && o == w.out - 1 && left == p.in - k0) {
+            /* The last bytes of the tensor are no multiple of 16: nothing behind them is
+               read. The end is copied by hand, and seen at the next barrier of the block. */
+            bytes[i] = (uint32_t)n & ~15u;
+            uint8_t *to = stage + plane_at<R>(i) + r * row_stride<R>(i);
+            for (int b = (int)bytes[i]; b < n; b++)
+                to[b] = from[i][b];
+        }
+        expected += bytes[i];
+    }
+    if (has_q)
+        expected += (uint32_t)left + (uint32_t)left / 8 * (R::F::MINIMUM ? 2 : 1);
+    kg_mbarrier_expect(barrier, expected);
+#pragma unroll
+    for (int i = 0; i < R::PLANES; i++)
+        if (bytes[i] != 0)
+            kg_bulk_load(stage + plane_at<R>(i) + r * row_stride<R>(i), from[i], bytes[i],
+                         barrier);
+    if (has_q) {
+        const int64_t unit = row * (p.in / KG_UNIT) + k0 / KG_UNIT;
+        kg_bulk_load(stage + L::x + r * X_STRIDE, p.q + row * p.in + k0, (uint32_t)left,
+                     barrier);
+        kg_bulk_load(stage + L::d + 4 * r * D_STRIDE, p.d + unit, (uint32_t)left / 8,
+                     barrier);
+        if (R::F::MINIMUM)
+            kg_bulk_load(stage + L::s + 4 * r * D_STRIDE, p.s + unit, (uint32_t)left / 8,
+                         barrier);
+    }
+}
+#endif
+
+/* ---- arithmetic ---- */
+
+#define DOT_ZERO 0x4b400000 /* 1.5 * 2^23 as f32 */
+#define DOT_ZERO_F 12582912.0f
+
+/* Codes of activations to match thread t's codes of weights, from the 32 of a unit. */
+template <int MAP>
+static __device__ __forceinline__ void load_x(const uint8_t *x, int t, uint32_t b[2])
+{
+    if (MAP == MAP_RUN) {
+        uint2 v = kg_load_uint2(x + 8 * t);
+        b[0] = v.x;
+        b[1] = v.y;
+        return;
+    }
+    const uint8_t *from = MAP == MAP_PAIRS ? x + 16 * (t >> 1) + 4 * (t & 1) : x + 4 * t;
+    uint32_t v = kg_load_u32(from), w = kg_load_u32(from + (MAP == MAP_PAIRS ? 8 : 16));
+    b[0] = MAP == MAP_HALVES ? v : __byte_perm(v, w, 0x5140);
+    b[1] = MAP == MAP_HALVES ? w : __byte_perm(v, w, 0x7362);
+}
+
+/* b for the dots of group g of a unit whose groups are 16 long. */
+template <int MAP>
+static __device__ __forceinline__ void mask_group(int t, int g, const uint32_t b[2],
+                                                  uint32_t masked[2])
+{
+    masked[0] = MAP == MAP_PAIRS ? ((t >> 1) == g ? b[0] : 0u) : (g == 0 ? b[0] : 0u);
+    masked[1] = MAP == MAP_PAIRS ? ((t >> 1) == g ? b[1] : 0u) : (g == 1 ? b[1] : 0u);
+}
+
+template <class R>
+static __device__ __forceinline__ void start_dots(int dots[4], const uint32_t b[2])
+{
+    for (int i = 0; i < 4; i++)
+        dots[i] = DOT_ZERO;
+    if (R::OFFSET != 0) {
+        const uint32_t word = ((uint32_t)R::OFFSET & 255u) * 0x01010101u;
+        const uint32_t a[4] = {word, word, word, word};
+        kg_mma_s8_16832(dots, a, b);
+    }
+}
+
+static __device__ __forceinline__ void add_dots(int dots[4], const uint32_t c0[2],
+                                                const uint32_t c1[2], const uint32_t b[2])
+{
+    const uint32_t a[4] = {c0[0], c1[0], c0[1], c1[1]};
+    kg_mma_s8_16832(dots, a, b);
+}
+
+/* The dot as f32, exact. `extra` is the dot of the second codes where they are apart. */
+template <class R>
+static __device__ __forceinline__ float dot_value(int main, int extra, float main_factor,
+                                                  float extra_factor)
+{
+    if (R::EXTRA == 2) {
+        float v = fmaf(__int_as_float(main), main_factor, -DOT_ZERO_F * main_factor);
+        return fmaf(__int_as_float(extra) - DOT_ZERO_F, extra_factor, v);
+    }
+    return R::NEGATED ? DOT_ZERO_F - __int_as_float(main)
+                      : __int_as_float(main) - DOT_ZERO_F;
+}
+
+template <class R>
+static __device__ __forceinline__ void
+row_view(const struct product_args &p, const struct job &j, int chunk, int r, int *at)
+{
+    const struct product_tensor &w = p.tensor[j.tensor];
+    const int64_t o = min64(j.row0 + r, w.out - 1);
+    for (int i = 0; i < R::PLANES; i++)
+        at[i] = plane_at<R>(i) + r * row_stride<R>(i) +
+                (int)(piece_start<R>(p.in, w.out, i, o, chunk) & 15);
+}
+
+/* One stage for one row of q: acc[2 * group + half] of unit 4w + t, rows g and g + 8. */
+template <class R>
+static __device__ __forceinline__ void narrow_stage(const struct product_args &p,
+                                                    const struct job &j, int chunk,
+                                                    const uint8_t *stage, float *acc)
+{
+    using L = stage_layout<R, 1>;
+    using F = typename R::F;
+    const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    uint32_t mine[2], b[4][2];
+    load_x<R::MAP>(stage + L::x + 32 * (4 * w + (g >> 1)), t, mine);
+    if (F::GROUP == 16) {
+        mask_group<R::MAP>(t, g & 1, mine, mine);
+    } else if (g & 1) {
+        mine[0] = 0;
+        mine[1] = 0;
+    }
+#pragma unroll
+    for (int u = 0; u < 4; u++)
+        for (int i = 0; i < 2; i++)
+            b[u][i] = (g >> 1) == u ? mine[i] : 0u;
+    const int unit = 4 * w + t;
+    const float d = *(const float *)(stage + L::d + 4 * unit);
+    const float s = F::MINIMUM ? *(const float *)(stage + L::s + 4 * unit) : 0.0f;
+    const bool exists = (int64_t)chunk * 32 + unit < p.in / KG_UNIT;
+    float main_factor, extra_factor;
+    R::factor(w, t, &main_factor, &extra_factor);
+#pragma unroll
+    for (int group = 0; group < TILE_ROWS / 16; group++) {
+        int at[2][R::PLANES], main[4], extra[4];
+        uint32_t c[2][4][2], e[2][4][2];
+        for (int h = 0; h < 2; h++) {
+            row_view<R>(p, j, chunk, 16 * group + 8 * h + g, at[h]);
+            R::codes(stage, at[h], w, t, c[h], e[h]);
+        }
+        start_dots<R>(main, mine);
+        for (int i = 0; i < 4; i++)
+            extra[i] = DOT_ZERO;
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            add_dots(main, c[0][u], c[1][u], b[u]);
+            if (R::EXTRA != 0)
+                add_dots(R::EXTRA == 2 ? extra : main, e[0][u], e[1][u], b[u]);
+        }
+        for (int h = 0; h < 2; h++) {
+            float a[2], m, v = acc[2 * group + h];
+            R::scales(stage, at[h], unit, a, &m);
+            for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
+                v = fmaf(a[k],
+                         d * dot_value<R>(main[2 * h + k], extra[2 * h + k], main_factor,
+                                          extra_factor),
+                         v);
+            if (F::MINIMUM)
+                v = fmaf(m, s, v);
+            if (exists)
+                acc[2 * group + h] = v;
+        }
+    }
+}
+
+/* One stage for up to 8 * NT rows of q: acc[((group * 4 + u) * NT + n) * 4 + i] of unit
+   4w + u, i as in the fragment. */
+template <class R, int NT>
+static __device__ __forceinline__ void wide_stage(const struct product_args &p,
+                                                  const struct job &j, int chunk,
+                                                  const uint8_t *stage, float *acc)
+{
+    using L = stage_layout<R, 8 * NT>;
+    using F = typename R::F;
+    constexpr int GROUPS = F::GROUP == 16 ? 2 : 1;
+    const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const int64_t left = p.in / KG_UNIT - (int64_t)chunk * 32 - 4 * w;
+    uint32_t b[NT][4][2];
+#pragma unroll
+    for (int n = 0; n < NT; n++)
+        for (int u = 0; u < 4; u++)
+            load_x<R::MAP>(stage + L::x + (8 * n + g) * X_STRIDE + 32 * (4 * w + u), t,
+                           b[n][u]);
+#pragma unroll
+    for (int group = 0; group < TILE_ROWS / 16; group++) {
+        int at[2][R::PLANES];
+        uint32_t c[2][4][2], e[2][4][2];
+        float a[2][2], m[2];
+        for (int h = 0; h < 2; h++) {
+            row_view<R>(p, j, chunk, 16 * group + 8 * h + g, at[h]);
+            R::codes(stage, at[h], w, t, c[h], e[h]);
+            R::scales(stage, at[h], 4 * w + t, a[h], &m[h]);
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            float main_factor, extra_factor, as[2][GROUPS], ms[2];
+            R::factor(w, u, &main_factor, &extra_factor);
+            for (int h = 0; h < 2; h++) {
+                for (int k = 0; k < GROUPS; k++)
+                    as[h][k] = __shfl_sync(KG_WARP_ALL, a[h][k], 4 * g + u);
+                if (F::MINIMUM)
+                    ms[h] = __shfl_sync(KG_WARP_ALL, m[h], 4 * g + u);
+            }
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+                const float *dp = (const float *)(stage + L::d) +
+                                  (8 * n + 2 * t) * D_STRIDE + 4 * w + u;
+                const float *sp = (const float *)(stage + L::s) +
+                                  (8 * n + 2 * t) * D_STRIDE + 4 * w + u;
+                const float d[2] = {dp[0], dp[D_STRIDE]};
+                float *v = acc + ((group * 4 + u) * NT + n) * 4;
+                float sum[4] = {v[0], v[1], v[2], v[3]};
+                for (int k = 0; k < GROUPS; k++) {
+                    uint32_t x[2] = {b[n][u][0], b[n][u][1]};
+                    int main[4], extra[4];
+                    if (GROUPS == 2)
+                        mask_group<R::MAP>(t, k, b[n][u], x);
+                    start_dots<R>(main, x);
+                    for (int i = 0; i < 4; i++)
+                        extra[i] = DOT_ZERO;
+                    add_dots(main, c[0][u], c[1][u], x);
+                    if (R::EXTRA != 0)
+                        add_dots(R::EXTRA == 2 ? extra : main, e[0][u], e[1][u], x);
+                    for (int i = 0; i < 4; i++)
+                        sum[i] = fmaf(as[i / 2][k],
+                                      d[i % 2] * dot_value<R>(main[i], extra[i],
+                                                              main_factor, extra_factor),
+                                      sum[i]);
+                }
+                if (F::MINIMUM)
+                    for (int i = 0; i < 4; i++)
+                        sum[i] = fmaf(ms[i / 2], sp[(i % 2) * D_STRIDE], sum[i]);
+                if (u < left)
+                    for (int i = 0; i < 4; i++)
+                        v[i] = sum[i];
+            }
+        }
+    }
+}
+
+/* The sums of a tile: `values` accumulators a thread, laid out as the stages leave them. */
+template <int COLS, int VALUES>
+static __device__ __forceinline__ void finish_tile(const struct product_args &p,
+                                                   const struct job &j, const float *acc,
+                                                   float *reduce)
+{
+    const int lane = threadIdx.x % 32, w = threadIdx.x / 32;
+    const int half = PRODUCT_WARPS / 2;
+    if (w >= half)
+        for (int v = 0; v < VALUES; v++)
+            reduce[((w - half) * VALUES + v) * 32 + lane] = acc[v];
+    __syncthreads();
+    if (w < half)
+        for (int v = 0; v < VALUES; v++)
+            reduce[(w * VALUES + v) * 32 + lane] += acc[v];
+    __syncthreads();
+    const struct product_tensor &w0 = p.tensor[j.tensor];
+    for (int n = threadIdx.x; n < TILE_ROWS * COLS; n += PRODUCT_THREADS) {
+        const int r = n % TILE_ROWS, col = n / TILE_ROWS;
+        const int group = r / 16, h = r / 8 % 2, g = r % 8;
+        float v[16];
+        for (int l = 0; l < 16; l++) {
+            const int u = l % 4;
+            const int value = COLS == 1 ? 2 * group + h
+                                        : ((group * 4 + u) * (COLS / 8) + col / 8) * 4 +
+                                              2 * h + col % 2;
+            const int from = 4 * g + (COLS == 1 ? u : col % 8 / 2);
+            v[l] = reduce[((l / 4) * VALUES + value) * 32 + from];
+        }
+        for (int distance = 8; distance > 0; distance /= 2)
+            for (int l = 0; l < distance; l++)
+                v[l] += v[l + distance];
+        const int64_t o = j.row0 + r, row = j.q0 + col;
+        if (o >= w0.out || col >= p.width || row >= p.m)
+            continue;
+        if (p.part_y) {
+            p.part_y[(j.part * p.m + row) * w0.out + o] = v[0];
+        } else {
+            const float sum = p.row_scales ? v[0] * w0.scales[o] : v[0];
+            w0.y[row * w0.out + o] = sum * w0.scale;
+        }
+    }
+}
+
+template <class R, int COLS>
+__global__ void __launch_bounds__(PRODUCT_THREADS, COLS == 16 ? 1 : 2)
+    product_kernel(const struct product_args p)
+{
+    using L = stage_layout<R, COLS>;
+    KG_SHARED_DYNAMIC(smem);
+    float *reduce = (float *)(smem + L::stages * L::bytes);
+#if defined(KG_MMVQ_BULK)
+    uint64_t *barriers = (uint64_t *)(smem + L::stages * L::bytes + L::reduce);
+    if (p.bulk) {
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < L::stages; i++)
+                kg_mbarrier_init(barriers + i, 32);
+            kg_mbarrier_init_fence();
+        }
+        __syncthreads();
+    }
+#endif
+    /* Two walks over the same stages of the same jobs: what is computed now, and what is
+       copied, stages - 1 ahead. */
+    uint32_t ahead_index = blockIdx.x;
+    int ahead_chunk = 0, ahead_slot = 0;
+    struct job ahead;
+    if (ahead_index < p.jobs)
+        ahead = find_job(p, ahead_index);
+    auto copy_next = [&]() {
+        if (ahead_index < p.jobs) {
+            uint8_t *stage = smem + ahead_slot * L::bytes;
+#if defined(KG_MMVQ_BULK)
+            if (p.bulk) {
+                if (threadIdx.x < 32)
+                    bulk_stage<R, COLS>(p, ahead, ahead.chunk0 + ahead_chunk, stage,
+                                        barriers + ahead_slot);
+            } else
+#endif
+                copy_stage<R, COLS>(p, ahead, ahead.chunk0 + ahead_chunk, stage);
+            ahead_slot = ahead_slot + 1 == L::stages ? 0 : ahead_slot + 1;
+            if (++ahead_chunk >= ahead.chunks) {
+                ahead_chunk = 0;
+                ahead_index += gridDim.x;
+                if (ahead_index < p.jobs)
+                    ahead = find_job(p, ahead_index);
+            }
+        }
+        kg_cp_async_commit();
+    };
+    for (int i = 0; i < L::stages - 1; i++)
+        copy_next();
+    int slot = 0;
+    uint32_t parity = 0;
+    for (uint32_t index = blockIdx.x; index < p.jobs; index += gridDim.x) {
+        const struct job j = find_job(p, index);
+        float acc[L::values] = {};
+        for (int c = 0; c < j.chunks; c++) {
+#if defined(KG_MMVQ_BULK)
+            if (p.bulk)
+                kg_mbarrier_wait(barriers + slot, parity);
+            else
+#endif
+                kg_cp_async_wait<L::stages - 2>();
+            __syncthreads();
+            copy_next();
+            const uint8_t *stage = smem + slot * L::bytes;
+            if constexpr (COLS == 1)
+                narrow_stage<R>(p, j, j.chunk0 + c, stage, acc);
+            else
+                wide_stage<R, COLS / 8>(p, j, j.chunk0 + c, stage, acc);
+            if (++slot == L::stages) {
+                slot = 0;
+                parity ^= 1;
+            }
+        }
+        finish_tile<COLS, L::values>(p, j, acc, reduce);
+    }
+}
+
+#endif
