@@ -53,17 +53,18 @@ void kg_arm_end(struct kg_cell *cell, int status)
         cell->arm_state = KG_ARM_READY;
         return;
     }
-    const struct kg_device_ops *d = cell->host->provider->device;
+    const struct kg_device_ops *d = cell->host->seat.provider->device;
     if (status == KG_E_UNSUPPORTED) {
         /* A first launch of several may be under way. */
-        kg_cell_device(cell, d->sync(cell->host->stream), "arm", cell->arm);
+        kg_cell_device(cell, d->sync(cell->host->seat.stream), "arm", cell->arm);
         kg_cell_leave(cell, KG_SKIP, "device-unsupported", "arm %s", cell->arm);
     }
     kg_cell_device(cell, status, "arm", cell->arm);
-    kg_cell_device(cell, d->sync(cell->host->stream), "arm", cell->arm);
+    kg_cell_device(cell, d->sync(cell->host->seat.stream), "arm", cell->arm);
     cell->times.kernel += kg_seconds_now() - cell->arm_started;
     cell->arm_state = KG_ARM_DONE;
     kg_buffers_verify_arm(cell);
+    json_object_set_new(cell->arms_done, cell->arm, json_true());
     cell->timed = kg_bench_begin(cell);
     if (cell->timed)
         cell->arm_state = KG_ARM_READY;
@@ -72,7 +73,7 @@ void kg_arm_end(struct kg_cell *cell, int status)
 const void *kg_ops_(struct kg_cell *cell, size_t table_offset, size_t entry_offset,
                     size_t entry_bytes, const char *name)
 {
-    const struct kg_provider *provider = cell->host->provider;
+    const struct kg_provider *provider = cell->host->seat.provider;
     const unsigned char *table = NULL;
     if (provider->size >= table_offset + sizeof table)
         memcpy(&table, (const unsigned char *)provider + table_offset, sizeof table);
@@ -85,5 +86,7 @@ const void *kg_ops_(struct kg_cell *cell, size_t table_offset, size_t entry_offs
     if (entry == NULL)
         kg_cell_leave(cell, KG_SKIP, "kernel-missing", "provider %s has no %s",
                       provider->name, name);
+    if (cell->arm_state == KG_ARM_RUNNING)
+        cell->ops_taken_in = cell->arm_number;
     return table;
 }

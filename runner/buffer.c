@@ -17,7 +17,7 @@
 
 static const struct kg_device_ops *device_of(const struct kg_cell *cell)
 {
-    return cell->host->provider->device;
+    return cell->host->seat.provider->device;
 }
 
 static uint8_t *primary(const struct kg_buf *buf)
@@ -86,6 +86,8 @@ static struct kg_buf *create(struct kg_cell *cell, enum kg_buf_kind kind,
     if (kind == KG_BUF_INPUT && bytes <= KG_VERIFY_BYTES_MAX) {
         buf->verified = true;
         buf->content = XXH3_64bits(host, bytes);
+        cell->inputs = XXH3_64bits_withSeed(&buf->content, sizeof buf->content,
+                                            cell->inputs + bytes);
     }
     if (kind == KG_BUF_INOUT && bytes > 0) {
         kg_cell_device(cell, d->alloc(&pointer, bytes), "allocation of", name);

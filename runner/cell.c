@@ -84,7 +84,7 @@ void kg_error(struct kg_cell *cell, const char *format, ...)
 
 const char *kg_cell_device_text(const struct kg_cell *cell, int status)
 {
-    const char *text = cell->host->provider->device->last_error();
+    const char *text = cell->host->seat.provider->device->last_error();
     if (text != NULL && text[0] != '\0')
         return text;
     switch (status) {
@@ -225,17 +225,17 @@ const char *kg_option(const struct kg_cell *cell, const char *key)
 
 const struct kg_device_info *kg_device(const struct kg_cell *cell)
 {
-    return &cell->host->device;
+    return &cell->host->seat.device;
 }
 
 struct CUstream_st *kg_stream(const struct kg_cell *cell)
 {
-    return cell->host->stream;
+    return cell->host->seat.stream;
 }
 
 const struct kg_provider *kg_provider(const struct kg_cell *cell)
 {
-    return cell->host->provider;
+    return cell->host->seat.provider;
 }
 
 /* ---- what is shown beside the checks ---- */
@@ -344,7 +344,8 @@ static void release(struct kg_cell *cell)
              kg_cell_device_text(cell, rc));
 }
 
-void kg_cell_run(struct kg_host *host, const struct kg_plan_cell *plan)
+struct kg_cell *kg_cell_pass(struct kg_host *host, const struct kg_plan_cell *plan,
+                             const struct kg_cell *first)
 {
     struct kg_cell *cell = calloc(1, sizeof *cell);
     if (cell == NULL) {
@@ -353,39 +354,70 @@ void kg_cell_run(struct kg_host *host, const struct kg_plan_cell *plan)
     }
     cell->host = host;
     cell->plan = plan;
+    cell->first = first;
     cell->thread = pthread_self();
     cell->buffers_tail = &cell->buffers;
+    cell->outputs_tail = &cell->outputs;
     cell->verdict = KG_NO_VERDICT;
     cell->check_names = json_object();
     cell->params = json_object();
     cell->notes = json_array();
     cell->digests = json_object();
+    cell->arms_done = json_object();
+    cell->failed_checks = json_array();
 
-    kg_event_write(host->event_fd,
-                   json_pack("{s:s, s:s}", "ev", "begin", "id", plan->id));
     double start = kg_seconds_now();
     run(cell);
     judge(cell);
     release(cell);
-    double seconds = kg_seconds_now() - start;
+    cell->seconds = kg_seconds_now() - start;
+    return cell;
+}
 
-    const struct kg_times *t = &cell->times;
-    double rest = seconds - t->upload - t->kernel - t->download;
-    json_t *done = json_pack(
-        "{s:s, s:s, s:s, s:s, s:o, s:f, s:O, s:O, s:O, s:{s:f, s:f, s:f, s:f}}", "ev",
-        "done", "id", plan->id, "verdict", kg_verdict_name(cell->verdict), "reason",
-        cell->reason ? cell->reason : "", "detail", kg_event_text(cell->detail),
-        "seconds", seconds, "digest", cell->digests, "params", cell->params, "notes",
-        cell->notes, "times", "upload", t->upload, "kernel", t->kernel, "download",
-        t->download, "oracle", rest > 0 ? rest : 0.0);
-    if (cell->timings)
-        json_object_set_new(done, "timings", cell->timings);
-    kg_event_write(host->event_fd, done);
-
+void kg_cell_free(struct kg_cell *cell)
+{
     json_decref(cell->check_names);
     json_decref(cell->params);
     json_decref(cell->notes);
     json_decref(cell->digests);
+    json_decref(cell->arms_done);
+    json_decref(cell->failed_checks);
+    json_decref(cell->timings);
+    json_decref(cell->pairs);
     kg_cell_free_blocks(cell);
     free(cell);
+}
+
+static void send_done(const struct kg_cell *cell)
+{
+    const struct kg_times *t = &cell->times;
+    double rest = cell->seconds - t->upload - t->kernel - t->download;
+    json_t *done = json_pack(
+        "{s:s, s:s, s:s, s:s, s:o, s:f, s:O, s:O, s:O, s:{s:f, s:f, s:f, s:f}}", "ev",
+        "done", "id", cell->plan->id, "verdict", kg_verdict_name(cell->verdict), "reason",
+        cell->reason ? cell->reason : "", "detail", kg_event_text(cell->detail),
+        "seconds", cell->seconds, "digest", cell->digests, "params", cell->params,
+        "notes", cell->notes, "times", "upload", t->upload, "kernel", t->kernel,
+        "download", t->download, "oracle", rest > 0 ? rest : 0.0);
+    if (cell->timings)
+        json_object_set(done, "timings", cell->timings);
+    kg_event_write(cell->host->event_fd, done);
+}
+
+/* A cell that lacks its model lacks it on every provider. */
+static bool is_worth_comparing(const struct kg_cell *cell)
+{
+    return cell->verdict != KG_SKIP || strcmp(cell->reason, "kernel-missing") == 0 ||
+           strcmp(cell->reason, "device-unsupported") == 0;
+}
+
+void kg_cell_run(struct kg_host *host, const struct kg_plan_cell *plan)
+{
+    kg_event_write(host->event_fd,
+                   json_pack("{s:s, s:s}", "ev", "begin", "id", plan->id));
+    struct kg_cell *cell = kg_cell_pass(host, plan, NULL);
+    send_done(cell);
+    if (host->other.provider != NULL && !host->device_lost && is_worth_comparing(cell))
+        kg_against_run(host, plan, cell);
+    kg_cell_free(cell);
 }

@@ -46,8 +46,10 @@ struct kg_buf {
     unsigned used_in;    /* number of the last arm that took the pointer; 0 none */
     unsigned fetched_at; /* number of the last arm that ran before a fetch; 0 none */
     const void *fetched; /* what that fetch gave */
-    uint8_t *copies;     /* --bench: the payloads of the timed repetitions, else NULL */
-    size_t stride;       /* bytes from one copy to the next */
+    /* The payloads of the timed repetitions, else NULL: on the provider under test, and
+       on the one it is compared with. */
+    uint8_t *copies[2];
+    size_t stride; /* bytes from one copy to the next */
 };
 
 struct kg_block {
@@ -55,6 +57,16 @@ struct kg_block {
     uint8_t *start; /* what the cell was given */
     size_t bytes;
     bool output; /* holds the fetched bytes of an output or inout */
+};
+
+/* What a fetch gave, kept for --against. */
+struct kg_output {
+    struct kg_output *next;
+    const char *key; /* ARM/BUFFER */
+    const uint8_t *data;
+    size_t bytes;
+    unsigned elem_bytes; /* as the checks took it; 0: no check did */
+    bool is_f32;
 };
 
 enum kg_arm_state { KG_ARM_CLOSED, KG_ARM_READY, KG_ARM_RUNNING, KG_ARM_DONE };
@@ -85,6 +97,7 @@ struct kg_cell {
     struct kg_cost cost;
     bool timed;                 /* its timed repetitions are under way */
     struct kg_bench_run *bench; /* bench/arm.c's, made when first needed */
+    struct kg_pair_run *pair;   /* bench/pair.c's, likewise */
     json_t *timings;            /* arm -> what its repetitions took; or NULL */
 
     uint32_t oracle_allow;
@@ -94,7 +107,24 @@ struct kg_cell {
 
     json_t *params, *notes, *digests;
     struct kg_times times;
+    double seconds;
+
+    /* --against: the cell runs twice, and this is NULL in the first pass, the finished first
+       pass in the second. The second pass sends no events of its own (against.c). */
+    const struct kg_cell *first;
+    struct kg_output *outputs, **outputs_tail;
+    uint64_t inputs;       /* hash of the bytes of all inputs so far */
+    json_t *arms_done;     /* set of the arms that ran and were verified */
+    json_t *failed_checks; /* names, as far as they are kept */
+    json_t *pairs;         /* arm -> how long it took on both; or NULL */
+    unsigned ops_taken_in; /* number of the last arm that took its launcher inside */
 };
+
+/* One pass over the cell's function, on the provider that works: everything up to the
+   verdict. `first` as in struct kg_cell. Freed by kg_cell_free. */
+struct kg_cell *kg_cell_pass(struct kg_host *host, const struct kg_plan_cell *plan,
+                             const struct kg_cell *first);
+void kg_cell_free(struct kg_cell *cell);
 
 /* Runs the cell and reports it: begin, checks, done. After it host->device_lost says
    whether the process is of further use. */
@@ -149,6 +179,16 @@ int kg_digest_file(const char *path, char hex[33]);
 /* Records the digest of a fetched output under ARM/NAME. When the key is there already
    (an arm in a loop), the digest of both takes its place, so the order counts. */
 void kg_digest_record(struct kg_cell *cell, const struct kg_buf *buf, const void *data);
+
+/* against.c: the second pass and its event. */
+void kg_against_run(struct kg_host *host, const struct kg_plan_cell *plan,
+                    const struct kg_cell *first);
+/* Keeps what a fetch gave, until the cell is freed. */
+void kg_output_keep(struct kg_cell *cell, const char *key, const void *data,
+                    size_t bytes);
+/* A check reads `p` as elements of so many bytes. */
+void kg_output_mark(struct kg_cell *cell, const void *p, unsigned elem_bytes,
+                    bool is_f32);
 
 double kg_seconds_now(void);
 

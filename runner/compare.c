@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define CHECKS_MAX 4000 /* a cell; the supervisor reads no more than 4096 */
+#define FAILED_KEPT 20  /* names of failed checks, for --against */
 #define POISON_RUN 16   /* bytes; shorter runs of 0xFF occur in int8 and f16 results */
 
 void kg_check_report(struct kg_cell *cell, struct kg_check *check, const char *failure)
@@ -26,11 +27,16 @@ void kg_check_report(struct kg_cell *cell, struct kg_check *check, const char *f
                                       check->want));
     if (check->text != NULL)
         json_object_set_new(event, "text", kg_event_text(check->text));
-    kg_event_write(cell->host->event_fd, event);
+    if (cell->first == NULL)
+        kg_event_write(cell->host->event_fd, event);
+    else
+        json_decref(event);
 
     if (strcmp(check->class_name, "info") == 0)
         return;
     cell->compared++;
+    if (!check->ok && json_array_size(cell->failed_checks) < FAILED_KEPT)
+        json_array_append_new(cell->failed_checks, kg_event_text(check->name));
     if (!check->ok && cell->failed++ == 0)
         snprintf(cell->first_failure, sizeof cell->first_failure, "%s", failure);
 }
@@ -181,6 +187,8 @@ bool kg_check_exact(struct kg_cell *cell, const char *name, const void *got,
         kg_cell_misuse(cell, "check %s: elements of %zu bytes", name, elem_bytes);
     if (count > SIZE_MAX / elem_bytes)
         kg_cell_misuse(cell, "check %s of %zu elements", name, count);
+    kg_output_mark(cell, got, (unsigned)elem_bytes, false);
+    kg_output_mark(cell, want, (unsigned)elem_bytes, false);
 
     const uint8_t *g = got, *w = want;
     size_t total = count * elem_bytes;
@@ -239,6 +247,7 @@ static bool report_floats(struct kg_cell *cell, struct kg_check *check, const fl
                           const double *want)
 {
     size_t i = (size_t)check->worst;
+    kg_output_mark(cell, got, sizeof *got, true);
     check->has_worst = true;
     check->got = kg_event_number((double)got[i]);
     check->want = kg_event_number(want[i]);

@@ -65,6 +65,7 @@ void kg_digest_record(struct kg_cell *cell, const struct kg_buf *buf, const void
     char hex[33], both[67];
     snprintf(key, sizeof key, "%s/%s", cell->arm, buf->name);
     kg_digest_hex(data, buf->bytes, hex);
+    kg_output_keep(cell, key, data, buf->bytes);
     const char *before = json_string_value(json_object_get(cell->digests, key));
     if (before != NULL) {
         int n = snprintf(both, sizeof both, "%s+%s", before, hex);

@@ -210,7 +210,8 @@ static bool is_hex_digest(const char *text)
     return text && strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32;
 }
 
-static bool check_done(struct kg_event *event, char *fault, size_t size)
+static bool check_verdict(struct kg_event *event, const char *what, char *fault,
+                          size_t size)
 {
     const char *verdict = json_string_value(json_object_get(event->json, "verdict"));
     event->verdict = KG_NO_VERDICT;
@@ -218,13 +219,34 @@ static bool check_done(struct kg_event *event, char *fault, size_t size)
         if (strcmp(verdict, kg_verdict_name((enum kg_verdict)v)) == 0)
             event->verdict = (enum kg_verdict)v;
     if (event->verdict == KG_NO_VERDICT)
-        return fault_in(fault, size, "done", "verdict", "is unknown");
+        return fault_in(fault, size, what, "verdict", "is unknown");
     const char *reason = json_string_value(json_object_get(event->json, "reason"));
     event->reason = reason ? reason : "";
     if (!kg_reason_is_known(event->verdict, event->reason))
-        return fault_in(fault, size, "done", "reason", "does not belong to the verdict");
+        return fault_in(fault, size, what, "reason", "does not belong to the verdict");
     const char *detail = json_string_value(json_object_get(event->json, "detail"));
     event->text = detail ? detail : "";
+    return true;
+}
+
+static bool check_against(struct kg_event *event, char *fault, size_t size)
+{
+    static const char *const counts[] = {"compared", "equal", "unmatched"};
+    const json_t *outputs = json_object_get(event->json, "outputs");
+    const json_t *failed = json_object_get(event->json, "failed_checks");
+    for (size_t i = 0; outputs && i < sizeof counts / sizeof counts[0]; i++)
+        if (!has_type(json_object_get(outputs, counts[i]), COUNT))
+            return fault_in(fault, size, "against", "outputs", "lacks a count");
+    for (size_t i = 0; i < json_array_size(failed); i++)
+        if (!json_is_string(json_array_get(failed, i)))
+            return fault_in(fault, size, "against", "failed_checks", "holds something else");
+    return check_verdict(event, "against", fault, size);
+}
+
+static bool check_done(struct kg_event *event, char *fault, size_t size)
+{
+    if (!check_verdict(event, "done", fault, size))
+        return false;
     event->seconds = json_number_value(json_object_get(event->json, "seconds"));
 
     const char *key;
@@ -303,9 +325,20 @@ static const struct kind {
       {"notes", ARRAY, false},
       {"times", OBJECT, false},
       {"timings", OBJECT, false},
-      {"health", OBJECT, false},
-      {"against", OBJECT, false}}                                                          },
+      {"health", OBJECT, false}}                                                           },
     {"bye",    KG_EVENT_BYE,   NULL,        {{"health", OBJECT, false}}                    },
+    {"again",  KG_EVENT_AGAIN, NULL,        {{"id", ID, true}}                             },
+    {"against",
+     KG_EVENT_AGAINST,         check_against,
+     {{"id", ID, true},
+      {"verdict", STRING, true},
+      {"reason", STRING, false},
+      {"detail", STRING, false},
+      {"failed_checks", ARRAY, false},
+      {"outputs", OBJECT, false},
+      {"same_inputs", BOOL, false},
+      {"pairs", OBJECT, false},
+      {"seconds", NUMBER, false}}                                                          },
 };
 
 bool kg_event_parse(const char *line, size_t length, struct kg_event *event, char *fault,

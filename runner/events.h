@@ -35,12 +35,14 @@ enum kg_event_kind {
     KG_EVENT_CHECK,
     KG_EVENT_DONE,
     KG_EVENT_BYE,
+    KG_EVENT_AGAIN,   /* --against: the cell that is done runs on the other provider */
+    KG_EVENT_AGAINST, /* what that found */
 };
 
 struct kg_event {
     enum kg_event_kind kind;
     json_t *json;   /* the whole object, owned; sanitised: unknown keys are gone */
-    const char *id; /* begin, check, done; inside json */
+    const char *id; /* begin, check, done, again, against; inside json */
     enum kg_verdict verdict; /* done */
     const char *reason;      /* done: a code, "" for PASS; error: the code */
     const char *text;        /* done: detail; error: text; "" if absent */

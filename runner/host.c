@@ -58,8 +58,8 @@ static void add_health(json_t *event)
 /* `bench`: what was measured of the device, or NULL; stolen. */
 static void send_device(struct kg_host *host, json_t *bench)
 {
-    const struct kg_device_info *d = &host->device;
-    const struct kg_provider *p = host->provider;
+    const struct kg_device_info *d = &host->seat.device;
+    const struct kg_provider *p = host->seat.provider;
     json_t *event = json_pack(
         "{s:s, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, "
         "s:{s:o, s:o, s:s}}",
@@ -70,9 +70,17 @@ static void send_device(struct kg_host *host, json_t *bench)
         "driver", kg_event_text(d->driver), "runtime", kg_event_text(d->runtime), "uuid",
         kg_event_text(d->uuid), "pci_bus_id", kg_event_text(d->pci_bus_id), "provider",
         "name", kg_event_text(p->name), "build_id", kg_event_text(p->build_id), "digest",
-        host->provider_library.digest);
+        host->seat.library.digest);
     if (bench)
         json_object_set_new(event, "bench", bench);
+    const struct kg_seat *other = &host->other;
+    if (other->provider)
+        json_object_set_new(event, "against",
+                            json_pack("{s:o, s:o, s:s, s:o}", "name",
+                                      kg_event_text(other->provider->name), "build_id",
+                                      kg_event_text(other->provider->build_id), "digest",
+                                      other->library.digest, "device",
+                                      kg_event_text(other->device.name)));
     add_health(event);
     kg_event_write(host->event_fd, event);
 }
@@ -85,7 +93,7 @@ static int calibrate(struct kg_host *host, json_t **bench, struct kg_error *erro
     if (!host->job.calibrate)
         return 0;
     struct kg_gpu_state before = kg_nvml_state();
-    KG_TRY(kg_calibrate(host->provider, &host->device, host->stream, &found, error));
+    KG_TRY(kg_calibrate(host->seat.provider, &host->seat.device, host->seat.stream, &found, error));
     struct kg_gpu_state after = kg_nvml_state();
     *bench = kg_calibration_json(&found);
     json_object_set_new(*bench, "gpu_before", kg_gpu_state_json(&before));
@@ -163,10 +171,11 @@ static int open_artifacts(struct kg_host *host, struct kg_error *error)
     return 0;
 }
 
-static int open_device(struct kg_host *host, struct kg_error *error)
+static int open_device(const struct kg_job *job, struct kg_seat *seat,
+                       struct kg_error *error)
 {
-    const struct kg_device_ops *d = host->provider->device;
-    const char *name = host->provider->name;
+    const struct kg_device_ops *d = seat->provider->device;
+    const char *name = seat->provider->name;
     int n_devices = 0;
     int rc = d->count(&n_devices);
     if (rc != 0)
@@ -175,34 +184,60 @@ static int open_device(struct kg_host *host, struct kg_error *error)
     if (n_devices == 0)
         return kg_error_set(error, KG_E_UNSUPPORTED,
                             "provider %s: there is no device on this machine", name);
-    if (host->job.ordinal >= n_devices)
+    if (job->ordinal >= n_devices)
         return kg_error_set(error, KG_E_INVALID,
                             "provider %s: no device %d, there are %d", name,
-                            host->job.ordinal, n_devices);
+                            job->ordinal, n_devices);
     struct kg_open_options options = {
         .size = sizeof options,
-        .ordinal = host->job.ordinal,
-        .schedule_seed = host->job.schedule_seed,
-        .host_threads = host->job.host_threads,
+        .ordinal = job->ordinal,
+        .schedule_seed = job->schedule_seed,
+        .host_threads = job->host_threads,
     };
     rc = d->open(&options);
     if (rc != 0)
         return kg_error_set(error, rc, "provider %s: device %d cannot be opened: %s",
-                            name, host->job.ordinal, d->last_error());
-    host->device.size = sizeof host->device;
-    rc = d->info(&host->device);
+                            name, job->ordinal, d->last_error());
+    seat->device.size = sizeof seat->device;
+    rc = d->info(&seat->device);
     if (rc == 0)
-        rc = d->stream_create(&host->stream);
+        rc = d->stream_create(&seat->stream);
     if (rc != 0)
         return kg_error_set(error, rc, "provider %s: device %d: %s", name,
-                            host->job.ordinal, d->last_error());
-    struct kg_device_info *info = &host->device;
+                            job->ordinal, d->last_error());
+    struct kg_device_info *info = &seat->device;
     info->name[sizeof info->name - 1] = '\0';
     info->driver[sizeof info->driver - 1] = '\0';
     info->runtime[sizeof info->runtime - 1] = '\0';
     info->uuid[sizeof info->uuid - 1] = '\0';
     info->pci_bus_id[sizeof info->pci_bus_id - 1] = '\0';
     return 0;
+}
+
+void kg_host_swap(struct kg_host *host)
+{
+    struct kg_seat working = host->seat;
+    host->seat = host->other;
+    host->other = working;
+    host->swapped = !host->swapped;
+}
+
+/* Both providers live in this process: one that is loaded twice would be one device that is
+   opened twice. */
+static int open_other(struct kg_host *host, const char **code, struct kg_error *error)
+{
+    *code = "bad-provider";
+    if (host->job.against == NULL)
+        return 0;
+    KG_TRY(kg_provider_load(&host->other.library, host->job.against,
+                            &host->other.provider, error));
+    if (host->other.provider == host->seat.provider)
+        return kg_error_set(error, KG_E_INVALID,
+                            "--against %s is the file that is under test; compare a build "
+                            "with itself by means of a copy",
+                            host->job.against);
+    *code = "no-device";
+    return open_device(&host->job, &host->other, error);
 }
 
 /* The oracles' OpenMP runtime comes with the plugin and reads these when it is loaded.
@@ -274,12 +309,18 @@ done:
     return rc;
 }
 
+static void close_device(const struct kg_seat *seat)
+{
+    if (seat->provider == NULL)
+        return;
+    seat->provider->device->stream_destroy(seat->stream);
+    seat->provider->device->close();
+}
+
 static int farewell(struct kg_host *host)
 {
-    if (host->provider != NULL) {
-        host->provider->device->stream_destroy(host->stream);
-        host->provider->device->close();
-    }
+    close_device(&host->seat);
+    close_device(&host->other);
     json_t *bye = json_pack("{s:s}", "ev", "bye");
     add_health(bye);
     kg_event_write(host->event_fd, bye);
@@ -305,12 +346,15 @@ static int serve(struct kg_host *host, struct orders *orders)
                         &host->section, &error) != 0)
         return send_error(host, "bad-plugin", &error);
     if (!host->job.plan_only) {
-        if (kg_provider_load(&host->provider_library, host->job.provider, &host->provider,
-                             &error) != 0)
+        const char *code;
+        if (kg_provider_load(&host->seat.library, host->job.provider,
+                             &host->seat.provider, &error) != 0)
             return send_error(host, "bad-provider", &error);
-        if (open_device(host, &error) != 0)
+        if (open_device(&host->job, &host->seat, &error) != 0)
             return send_error(host, "no-device", &error);
-        kg_nvml_open(host->device.pci_bus_id);
+        if (open_other(host, &code, &error) != 0)
+            return send_error(host, code, &error);
+        kg_nvml_open(host->seat.device.pci_bus_id);
         json_t *bench;
         if (calibrate(host, &bench, &error) != 0)
             return send_error(host, "no-bench", &error);

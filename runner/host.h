@@ -36,6 +36,7 @@ struct kg_job {
     const char *section;  /* the name the plugin must have, or NULL */
     const char *plugin;   /* absolute path */
     const char *provider; /* absolute path; NULL only in plan mode */
+    const char *against;  /* absolute path of the provider to compare with, or NULL */
     int ordinal;
     int host_threads; /* 0: as many as there are processors */
     uint64_t schedule_seed;
@@ -111,20 +112,31 @@ struct kg_host_artifact {
     struct kg_artifact *artifact;
 };
 
+/* A provider with its device open. */
+struct kg_seat {
+    const struct kg_provider *provider; /* NULL in plan mode */
+    struct kg_library library;
+    struct kg_device_info device;
+    struct CUstream_st *stream;
+};
+
 struct kg_host {
     struct kg_job job;
     int event_fd;
     const struct kg_section *section;
-    const struct kg_provider *provider; /* NULL in plan mode */
-    struct kg_library section_library, provider_library;
-    struct kg_device_info device;
-    struct CUstream_st *stream;
+    struct kg_library section_library;
+    struct kg_seat seat;  /* the provider that works now: the one under test */
+    struct kg_seat other; /* --against: the one that does not; its provider may be NULL */
+    bool swapped;         /* the provider compared with is the one that works */
     bool device_lost;  /* KG_E_DEVICE was seen: only last_error() may be called */
     uint64_t pr_shift; /* added to the index of the test vector */
     struct kg_host_artifact *artifacts;
     size_t n_artifacts;
     struct kg_plan plan;
 };
+
+/* --against: lets the other provider work. */
+void kg_host_swap(struct kg_host *host);
 
 /* NULL if the role has no artifact. */
 const struct kg_artifact *kg_host_artifact(const struct kg_host *host, const char *role);

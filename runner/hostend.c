@@ -127,6 +127,24 @@ static void blame(struct kg_hostrun *run, ssize_t index, const struct ending *e)
     cell->log_tail = kg_hostlog_last(&run->log, run->log_mark, TAIL_LINES);
 }
 
+/* The other provider took the host down; the cell's own verdict stands. */
+static bool judge_again(struct kg_hostrun *run, const struct ending *e)
+{
+    json_t *against = json_pack("{s:s, s:s, s:s}", "verdict", kg_verdict_name(e->verdict),
+                                "reason", e->reason, "detail", "");
+    char *text = kg_utf8_dup(e->text, strlen(e->text));
+    json_object_set_new(against, "detail", json_string(text));
+    free(text);
+    kg_hostrun_compared(run, against);
+    if (run->ended != KG_ENDED_SECTION_TIME)
+        return cells_are_left(run);
+    if (cells_are_left(run)) {
+        section_error(run, "hung", e->text);
+        kg_hostrun_abandon(run, e->text, false);
+    }
+    return false;
+}
+
 /* No cell was in flight. The one that ended last is what the death belongs to: its memory
    was being freed, or what it had overwritten was used. */
 static void blame_last(struct kg_hostrun *run, struct ending *e)
@@ -188,6 +206,8 @@ bool kg_hostrun_judge(struct kg_hostrun *run, int status)
     }
     if (run->current >= 0)
         return judge_cell(run, &e);
+    if (run->phase == KG_PHASE_AGAIN)
+        return judge_again(run, &e);
     if (run->phase == KG_PHASE_BYE) {
         if (run->job->mode == KG_TASK_RUN && cells_are_left(run)) {
             section_error(run, "protocol", "the host said bye with cells left to run");

@@ -241,6 +241,16 @@ static void on_done(struct kg_hostrun *run, struct kg_event *event)
     kg_hostrun_settle(run, index);
 }
 
+void kg_hostrun_compared(struct kg_hostrun *run, json_t *against)
+{
+    struct kg_result_cell *cell = &run->job->section->cells[run->last_done];
+    cell->against = against;
+    run->phase = KG_PHASE_IDLE;
+    run->host_since = kg_now();
+    if (run->watcher->cell_compared)
+        run->watcher->cell_compared(run->watcher->context, run->job->section, cell);
+}
+
 /* What a host told of its GPU: the first "before" and the last "after" stay. */
 static void note_health(struct kg_result_section *section, const char *when,
                         const json_t *event)
@@ -257,14 +267,19 @@ static void note_health(struct kg_result_section *section, const char *when,
 static void on_event(struct kg_hostrun *run, struct kg_event *event)
 {
     static const char *const expected[] = {
-        "hello", "device", "plan", "begin or bye", "check or done", "nothing", "nothing"};
+        "hello", "device", "plan", "begin or bye", "check or done", "against", "nothing",
+        "nothing"};
     static const char *const names[] = {"hello", "device", "plan", "error",
-                                        "begin", "check",  "done", "bye"};
+                                        "begin", "check",  "done", "bye",
+                                        "again", "against"};
     struct kg_result_section *section = run->job->section;
     bool takes_plan = run->phase == KG_PHASE_PLAN ||
                       (run->phase == KG_PHASE_DEVICE && run->job->mode == KG_TASK_PLAN);
     bool is_of_cell = run->phase == KG_PHASE_CELL && event->id &&
                       strcmp(event->id, section->cells[run->current].id) == 0;
+    bool is_of_last = run->last_done >= 0 && event->id &&
+                      strcmp(event->id, section->cells[run->last_done].id) == 0 &&
+                      section->cells[run->last_done].against == NULL;
     switch (event->kind) {
     case KG_EVENT_HELLO:
         if (run->phase != KG_PHASE_HELLO)
@@ -314,6 +329,19 @@ static void on_event(struct kg_hostrun *run, struct kg_event *event)
             break;
         on_done(run, event);
         return;
+    case KG_EVENT_AGAIN:
+        if (run->phase != KG_PHASE_IDLE || !is_of_last)
+            break;
+        run->phase = KG_PHASE_AGAIN;
+        run->cell_since = kg_now();
+        run->log_mark = run->log.total;
+        return;
+    case KG_EVENT_AGAINST:
+        if (run->phase != KG_PHASE_AGAIN || !is_of_last)
+            break;
+        json_object_del(event->json, "id");
+        kg_hostrun_compared(run, json_incref(event->json));
+        return;
     case KG_EVENT_BYE:
         if (run->phase != KG_PHASE_IDLE)
             break;
@@ -348,7 +376,8 @@ void kg_hostrun_feed(struct kg_hostrun *run, const char *bytes, size_t n)
         n--;
         run->cell_bytes += run->in_length;
         run->section_bytes += run->in_length;
-        if ((run->phase == KG_PHASE_CELL && run->cell_bytes > KG_EVENT_CELL_BYTES_MAX) ||
+        if (((run->phase == KG_PHASE_CELL || run->phase == KG_PHASE_AGAIN) &&
+             run->cell_bytes > KG_EVENT_CELL_BYTES_MAX) ||
             run->section_bytes > KG_EVENT_SECTION_BYTES_MAX) {
             fault(run, "more events than anybody wants to know");
             return;
@@ -388,7 +417,8 @@ void kg_hostrun_watch(struct kg_hostrun *run, double now)
     }
     if (now - run->started > job->section_seconds)
         kg_hostrun_end(run, KG_ENDED_SECTION_TIME);
-    else if (run->phase == KG_PHASE_CELL && now - run->cell_since > job->cell_seconds)
+    else if ((run->phase == KG_PHASE_CELL || run->phase == KG_PHASE_AGAIN) &&
+             now - run->cell_since > job->cell_seconds)
         kg_hostrun_end(run, KG_ENDED_CELL_TIME);
     else if (run->phase >= KG_PHASE_BYE && now - run->host_since > FAREWELL_SECONDS)
         kg_hostrun_end(run, KG_ENDED_START_TIME);

@@ -18,6 +18,7 @@ enum kg_phase {
     KG_PHASE_PLAN,
     KG_PHASE_IDLE, /* begin or bye */
     KG_PHASE_CELL, /* check or done */
+    KG_PHASE_AGAIN, /* against: the last cell runs on the other provider */
     KG_PHASE_BYE,  /* nothing: it said bye */
     KG_PHASE_OVER, /* it said error */
 };
@@ -83,6 +84,8 @@ bool kg_hostrun_judge(struct kg_hostrun *run, int wait_status);
 /* Gives every cell that is left this verdict. */
 void kg_hostrun_abandon(struct kg_hostrun *run, const char *why, bool interrupted);
 void kg_hostrun_clear(struct kg_hostrun *run);
+/* The cell that ended last has been run on the other provider too; against is stolen. */
+void kg_hostrun_compared(struct kg_hostrun *run, json_t *against);
 /* A cell has its verdict: stamps and announces it. */
 void kg_hostrun_settle(struct kg_hostrun *run, size_t index);
 

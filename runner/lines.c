@@ -78,6 +78,59 @@ void kg_line_cell(const struct kg_progress *p, const struct kg_result_cell *cell
     putc('\n', p->out);
 }
 
+/* "y: 3 of 64 differ, worst at 17: 0.5 and 0.25" of the first output that differs. */
+static void print_difference(const struct kg_progress *p, const json_t *against)
+{
+    const char *key;
+    json_t *entry;
+    json_t *differing =
+        json_object_get(json_object_get(against, "outputs"), "differing");
+    json_object_foreach(differing, key, entry)
+    {
+        const json_t *worst = json_object_get(entry, "worst");
+        fputs("; ", p->out);
+        kg_line_text(p, key);
+        fprintf(p->out, ": %lld of %lld differ, worst at %lld: ",
+                (long long)json_integer_value(json_object_get(entry, "differ")),
+                (long long)json_integer_value(json_object_get(entry, "count")),
+                (long long)json_integer_value(json_object_get(worst, "index")));
+        print_number(p->out, json_object_get(worst, "new"));
+        fputs(" and ", p->out);
+        print_number(p->out, json_object_get(worst, "old"));
+        return;
+    }
+}
+
+void kg_line_against(const struct kg_progress *p, const struct kg_result_cell *cell)
+{
+    const char *fails_on = kg_cell_fails_on(cell);
+    if (fails_on == NULL)
+        return;
+    const char *detail = json_string_value(json_object_get(cell->against, "detail"));
+    const char *reason = json_string_value(json_object_get(cell->against, "reason"));
+    const char *verdict = json_string_value(json_object_get(cell->against, "verdict"));
+    bool is_new = strcmp(fails_on, "new") == 0, is_old = strcmp(fails_on, "old") == 0;
+    fputs("         ", p->out);
+    if (is_old)
+        fprintf(p->out, "%s  ", cell->id);
+    kg_line_paint(p, is_new ? KG_STYLE_RED : is_old ? KG_STYLE_YELLOW : KG_STYLE_DIM,
+                  is_new   ? "only the new one fails"
+                  : is_old ? "only the old one fails"
+                  : strcmp(fails_on, "both") == 0
+                      ? "the old one fails too"
+                      : "neither fails");
+    if (strcmp(verdict, "PASS") != 0) {
+        fprintf(p->out, ": old %s ", verdict);
+        kg_line_text(p, reason ? reason : "");
+        if (detail && detail[0]) {
+            fputs(": ", p->out);
+            kg_line_text(p, detail);
+        }
+    }
+    print_difference(p, cell->against);
+    putc('\n', p->out);
+}
+
 void kg_line_count(const struct kg_progress *p, bool *is_first, size_t n,
                    const char *word, const char *style)
 {

@@ -18,6 +18,8 @@ void kg_line_paint(const struct kg_progress *p, const char *style, const char *t
 void kg_line_text(const struct kg_progress *p, const char *text);
 /* "  FAIL   ID  reason: detail" */
 void kg_line_cell(const struct kg_progress *p, const struct kg_result_cell *cell);
+/* --against: "         both fail" and what differs most; "" where there is nothing to say. */
+void kg_line_against(const struct kg_progress *p, const struct kg_result_cell *cell);
 /* "3 passed" unless n is 0, with ", " before all but the first. */
 void kg_line_count(const struct kg_progress *p, bool *is_first, size_t n,
                    const char *word, const char *style);

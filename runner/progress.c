@@ -152,6 +152,20 @@ static void on_cell_done(void *context, const struct kg_result_section *section,
         on_cell_revised(context, section, cell);
 }
 
+/* A cell that is bad, or that the other provider does not agree on. */
+static void on_cell_compared(void *context, const struct kg_result_section *section,
+                             const struct kg_result_cell *cell)
+{
+    struct kg_progress *p = context;
+    (void)section;
+    bool is_told = strcmp(kg_cell_fails_on(cell), "neither") != 0;
+    if (p->quiet || !(is_told || p->verbose))
+        return;
+    erase(p);
+    kg_line_against(p, cell);
+    draw(p);
+}
+
 static void on_section_done(void *context, const struct kg_result_section *section)
 {
     struct kg_progress *p = context;
@@ -204,6 +218,7 @@ void kg_progress_watch(struct kg_progress *p, struct kg_watcher *watcher,
     watcher->planned = on_planned;
     watcher->cell_begun = on_cell_begun;
     watcher->cell_done = on_cell_done;
+    watcher->cell_compared = on_cell_compared;
     watcher->cell_revised = on_cell_revised;
     watcher->section_done = on_section_done;
     watcher->tick = on_tick;

@@ -17,6 +17,7 @@ static void cell_clear(struct kg_result_cell *cell)
     free(cell->repro);
     json_decref(cell->checks);
     json_decref(cell->done);
+    json_decref(cell->against);
 }
 
 void kg_result_clear(struct kg_result *result)
@@ -113,6 +114,17 @@ int kg_result_exit_status(const struct kg_result *result,
     return 0;
 }
 
+const char *kg_cell_fails_on(const struct kg_result_cell *cell)
+{
+    static const char *const names[] = {"neither", "new", "old", "both"};
+    const char *verdict = json_string_value(json_object_get(cell->against, "verdict"));
+    if (verdict == NULL)
+        return NULL;
+    bool is_new = cell->verdict == KG_FAIL || cell->verdict == KG_ERROR;
+    bool is_old = strcmp(verdict, "FAIL") == 0 || strcmp(verdict, "ERROR") == 0;
+    return names[is_new + 2 * is_old];
+}
+
 /* ---- worst check ---- */
 
 static double number(const json_t *value)
@@ -163,7 +175,7 @@ static json_t *or_empty(json_t *value)
 static json_t *cell_json(const struct kg_result_section *section,
                          const struct kg_result_cell *cell, bool keep_times)
 {
-    static const char *const optional_keys[] = {"timings", "against", "health", "times"};
+    static const char *const optional_keys[] = {"timings", "health", "times"};
     json_t *json = json_object();
     set_text(json, "id", cell->id);
     set_text(json, "section", section->name);
@@ -189,6 +201,11 @@ static json_t *cell_json(const struct kg_result_section *section,
         json_t *value = json_object_get(cell->done, optional_keys[i]);
         if (value)
             json_object_set(json, optional_keys[i], value);
+    }
+    if (cell->against) {
+        json_t *against = json_copy(cell->against);
+        set_text(against, "fails_on", kg_cell_fails_on(cell));
+        json_object_set_new(json, "against", against);
     }
     return json;
 }

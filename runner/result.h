@@ -29,6 +29,7 @@ struct kg_result_cell {
     char *log_tail;    /* the last lines of the log of a host that died, else NULL */
     json_t *checks;    /* array */
     json_t *done;      /* the done event (digest, params, notes, timings, ...), or NULL */
+    json_t *against;   /* --against: what the other provider made of it, or NULL */
     double seconds;
     char *repro;
 };
@@ -97,6 +98,10 @@ int kg_result_exit_status(const struct kg_result *result,
 
 /* The whole result as JSON, keys sorted when dumped. New reference. */
 json_t *kg_result_json(const struct kg_result *result);
+
+/* Which of the two providers a cell that ran on both fails on: "neither", "new", "old",
+   "both"; NULL if it did not run on both. */
+const char *kg_cell_fails_on(const struct kg_result_cell *cell);
 
 /* The check that is nearest to (or furthest past) its bound; NULL if there is none. */
 const json_t *kg_cell_worst_check(const struct kg_result_cell *cell);

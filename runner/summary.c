@@ -31,6 +31,7 @@ static void print_failures(const struct kg_progress *p, const struct kg_result *
             if (n == 1)
                 putc('\n', p->out);
             kg_line_cell(p, cell);
+            kg_line_against(p, cell);
             fputs("         ", p->out);
             kg_line_text(p, cell->repro ? cell->repro : "");
             putc('\n', p->out);
@@ -100,6 +101,67 @@ static void print_skips(const struct kg_progress *p, const struct kg_result *res
                 n_sections == 1 ? "" : "s");
 }
 
+static json_int_t count_of(const struct kg_result_cell *cell, const char *key)
+{
+    return json_integer_value(
+        json_object_get(json_object_get(cell->against, "outputs"), key));
+}
+
+static void print_pair(const struct kg_progress *p, const char *id, const char *arm,
+                       const json_t *pair)
+{
+    const json_t *ci = json_object_get(pair, "ci95");
+    fprintf(p->out, "  %-44s ", id);
+    kg_line_text(p, arm);
+    if (json_object_get(pair, "ratio") == NULL) {
+        fputs("  not timed: ", p->out);
+        kg_line_text(p, json_string_value(json_object_get(pair, "error")));
+    } else {
+        fprintf(p->out, "  %.2f us, old %.2f us, ratio %.4f [%.4f, %.4f]%s",
+                json_number_value(json_object_get(pair, "new_us")),
+                json_number_value(json_object_get(pair, "old_us")),
+                json_number_value(json_object_get(pair, "ratio")),
+                json_number_value(json_array_get(ci, 0)),
+                json_number_value(json_array_get(ci, 1)),
+                json_is_true(json_object_get(pair, "throttled")) ? "  throttled" : "");
+    }
+    putc('\n', p->out);
+}
+
+/* --against: who fails what, and how many cells gave other bits. */
+static void print_against(const struct kg_progress *p, const struct kg_result *result)
+{
+    size_t on_both = 0, other_bits = 0, fails[4] = {0};
+    bool has_pairs = false;
+    for (size_t s = 0; s < result->n_sections; s++) {
+        for (size_t i = 0; i < result->sections[s].n_cells; i++) {
+            const struct kg_result_cell *cell = &result->sections[s].cells[i];
+            const char *on = kg_cell_fails_on(cell);
+            const char *arm;
+            json_t *pair;
+            if (on == NULL)
+                continue;
+            on_both += count_of(cell, "compared") > 0;
+            other_bits += count_of(cell, "equal") < count_of(cell, "compared");
+            fails[on[0] == 'n' ? on[2] == 'w' : on[0] == 'o' ? 2 : 3]++;
+            json_object_foreach(json_object_get(cell->against, "pairs"), arm, pair)
+            {
+                if (!has_pairs)
+                    fputs("\nTimes, the new one by the old one, with the 95 % interval:\n",
+                          p->out);
+                has_pairs = true;
+                print_pair(p, cell->id, arm, pair);
+            }
+        }
+    }
+    if (fails[0] + fails[1] + fails[2] + fails[3] == 0)
+        return;
+    fprintf(p->out,
+            "\nAgainst    %zu cells fail on the new one only, %zu on the old one only, "
+            "%zu on both;\n           %zu of %zu compared have other bits\n",
+            fails[1], fails[2], fails[3], other_bits, on_both);
+}
+
 void kg_progress_summary(const struct kg_progress *p, const struct kg_result *result,
                          const char *where)
 {
@@ -109,6 +171,7 @@ void kg_progress_summary(const struct kg_progress *p, const struct kg_result *re
     if (!p->quiet) {
         print_failures(p, result);
         print_skips(p, result);
+        print_against(p, result);
         putc('\n', p->out);
     }
     kg_line_paint(

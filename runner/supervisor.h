@@ -43,6 +43,9 @@ struct kg_watcher {
                        const struct kg_result_cell *cell);
     void (*cell_done)(void *context, const struct kg_result_section *section,
                       const struct kg_result_cell *cell);
+    /* --against: the cell, which is done, has run on the other provider. */
+    void (*cell_compared)(void *context, const struct kg_result_section *section,
+                          const struct kg_result_cell *cell);
     /* A verdict that was announced is replaced: the host died right after the cell. */
     void (*cell_revised)(void *context, const struct kg_result_section *section,
                          const struct kg_result_cell *cell);

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runner/bench/copies.h"
 #include "runner/bench/nvml.h"
+#include "runner/bench/pair.h"
 #include "runner/bench/timer.h"
 #include "runner/cell.h"
-
-enum { rotations_max = 4096 };
 
 struct kg_bench_run {
     struct kg_timer timer;
@@ -26,72 +26,17 @@ int kg_bench_job_read(const json_t *json, struct kg_bench_job *out)
     return kg_calibration_read(json_object_get(json, "calibration"), &out->calibration);
 }
 
-static bool is_used(const struct kg_buf *buf)
-{
-    return buf->used_in == buf->cell->arm_number && buf->bytes > 0;
-}
-
-static size_t stride_of(const struct kg_buf *buf)
-{
-    return (buf->bytes + 255) / 256 * 256;
-}
-
-/* So many copies that twice the L2 passes before a set comes round again, as far as half of
-   the free memory goes. */
-static int rotations(const struct kg_cell *cell)
-{
-    const struct kg_device_info *device = &cell->host->device;
-    double set = 0;
-    for (const struct kg_buf *buf = cell->buffers; buf != NULL; buf = buf->next)
-        set += is_used(buf) ? (double)stride_of(buf) : 0;
-    double wanted = ceil(2 * (double)device->l2_bytes / fmax(set, 1)) + 1;
-    double fits = floor((double)device->mem_free / 2 / fmax(set, 1));
-    return (int)fmax(1, fmin(rotations_max, fmin(wanted, fits)));
-}
-
-static void copy_buffer(struct kg_buf *buf, int count)
-{
-    struct kg_cell *cell = buf->cell;
-    const struct kg_device_ops *d = cell->host->provider->device;
-    void *copies = NULL;
-    buf->stride = stride_of(buf);
-    kg_cell_device(cell, d->alloc(&copies, buf->stride * (size_t)count), "copies of",
-                   buf->name);
-    buf->copies = copies;
-    bool poisoned = buf->kind == KG_BUF_OUTPUT || buf->kind == KG_BUF_SCRATCH;
-    const uint8_t *from = buf->origin ? buf->origin : buf->base + KG_GUARD_BYTES;
-    if (poisoned)
-        kg_cell_device(cell, d->fill(copies, KG_POISON, buf->stride * (size_t)count),
-                       "poisoning of", buf->name);
-    for (int i = 0; i < count && !poisoned; i++)
-        kg_cell_device(cell,
-                       d->copy(buf->copies + buf->stride * (size_t)i, from, buf->bytes),
-                       "copies of", buf->name);
-}
-
-static void drop_copies(struct kg_cell *cell)
-{
-    for (struct kg_buf *buf = cell->buffers; buf != NULL; buf = buf->next) {
-        if (buf->copies && !cell->host->device_lost)
-            cell->host->provider->device->release(buf->copies);
-        buf->copies = NULL;
-        buf->current = buf->base + KG_GUARD_BYTES;
-    }
-}
-
 static void start_series(struct kg_cell *cell, bool warm)
 {
     struct kg_bench_run *run = cell->bench;
-    const struct kg_device_ops *d = cell->host->provider->device;
-    int count = warm ? 1 : rotations(cell);
+    const struct kg_device_ops *d = cell->host->seat.provider->device;
+    int count = warm ? 1 : kg_copies_wanted(cell);
     run->warm = warm;
-    for (struct kg_buf *buf = cell->buffers; buf != NULL; buf = buf->next)
-        if (is_used(buf))
-            copy_buffer(buf, count);
+    kg_copies_make(cell, count);
     run->before = kg_nvml_state();
     run->open = true;
     kg_cell_device(cell,
-                   kg_timer_start(&run->timer, d, cell->host->stream,
+                   kg_timer_start(&run->timer, d, cell->host->seat.stream,
                                   warm ? &kg_timer_warm : &kg_timer_cold, count),
                    "timing of", cell->arm);
 }
@@ -101,6 +46,8 @@ bool kg_bench_begin(struct kg_cell *cell)
     const struct kg_bench_job *job = &cell->host->job.bench;
     if (!job->on || !cell->has_cost)
         return false;
+    if (cell->first)
+        return kg_pair_begin(cell);
     if (!cell->bench)
         cell->bench = kg_alloc(cell, sizeof *cell->bench);
     start_series(cell, false);
@@ -145,7 +92,7 @@ static void end_series(struct kg_cell *cell)
     struct kg_timing *timing = kg_alloc(cell, sizeof *timing);
     run->open = false;
     int rc = kg_timer_finish(&run->timer, timing);
-    drop_copies(cell);
+    kg_copies_drop(cell);
     kg_cell_device(cell, rc, "timing of", cell->arm);
     char key[KG_NAME_MAX + 8];
     snprintf(key, sizeof key, "%s%s", cell->arm, run->warm ? "@warm" : "");
@@ -158,6 +105,8 @@ bool kg_bench_next(struct kg_cell *cell)
 {
     struct kg_bench_run *run = cell->bench;
     int rotation;
+    if (cell->first)
+        return kg_pair_next(cell);
     if (!kg_timer_next(&run->timer, &rotation)) {
         end_series(cell);
         if (run->warm || !cell->host->job.bench.warm)
@@ -168,23 +117,25 @@ bool kg_bench_next(struct kg_cell *cell)
             return false;
         }
     }
-    for (struct kg_buf *buf = cell->buffers; buf != NULL; buf = buf->next)
-        if (buf->copies)
-            buf->current = buf->copies + buf->stride * (size_t)rotation;
+    kg_copies_turn(cell, rotation);
     return true;
 }
 
 void kg_bench_launched(struct kg_cell *cell, int status)
 {
-    kg_timer_launched(&cell->bench->timer, status);
+    if (cell->first)
+        kg_pair_launched(cell, status);
+    else
+        kg_timer_launched(&cell->bench->timer, status);
 }
 
 void kg_bench_abort(struct kg_cell *cell)
 {
     struct kg_timing unused;
+    kg_pair_abort(cell);
     if (cell->bench && cell->bench->open && !cell->host->device_lost) {
         cell->bench->open = false;
         kg_timer_finish(&cell->bench->timer, &unused);
     }
-    drop_copies(cell);
+    kg_copies_drop(cell);
 }

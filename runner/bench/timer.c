@@ -47,6 +47,20 @@ int kg_timer_start(struct kg_timer *timer, const struct kg_device_ops *device,
     return 0;
 }
 
+/* Microseconds a launch. */
+static bool take_sample(struct kg_timer *timer, struct CUgraphExec_st *graph, double *us)
+{
+    const struct kg_device_ops *d = timer->device;
+    if (failed(timer, d->event_record(timer->from, timer->stream)) ||
+        failed(timer, d->graph_launch(graph, timer->stream)) ||
+        failed(timer, d->event_record(timer->to, timer->stream)) ||
+        failed(timer, d->sync(timer->stream)) ||
+        failed(timer, d->event_elapsed_us(timer->from, timer->to, us)))
+        return false;
+    *us /= timer->launches;
+    return true;
+}
+
 static void take_samples(struct kg_timer *timer, struct CUgraphExec_st *graph)
 {
     const struct kg_device_ops *d = timer->device;
@@ -61,17 +75,13 @@ static void take_samples(struct kg_timer *timer, struct CUgraphExec_st *graph)
         if (good >= min_samples && seconds_now() - start > timer->policy->max_seconds)
             break;
         double us = 0;
-        if (failed(timer, d->event_record(timer->from, timer->stream)) ||
-            failed(timer, d->graph_launch(graph, timer->stream)) ||
-            failed(timer, d->event_record(timer->to, timer->stream)) ||
-            failed(timer, d->sync(timer->stream)) ||
-            failed(timer, d->event_elapsed_us(timer->from, timer->to, &us)))
+        if (!take_sample(timer, graph, &us))
             return;
         uint64_t reasons = kg_nvml_throttle();
         out->throttle_reasons |= reasons;
         timer->throttled[out->count] = kg_is_throttled(reasons);
         good += !timer->throttled[out->count];
-        out->us[out->count++] = us / timer->launches;
+        out->us[out->count++] = us;
     }
     if (good < min_samples) {
         out->all_throttled = true;
@@ -114,6 +124,10 @@ static void advance(struct kg_timer *timer)
         timer->phase = phase_done;
         if (failed(timer, d->graph_end(timer->stream, &graph)))
             return;
+        if (timer->hold) {
+            timer->graph = graph;
+            return;
+        }
         take_samples(timer, graph);
         failed(timer, d->graph_destroy(graph));
         return;
@@ -143,13 +157,55 @@ void kg_timer_launched(struct kg_timer *timer, int status)
     }
 }
 
+int kg_timer_pair(struct kg_timer *a, struct kg_timer *b, struct kg_pair_timing *out)
+{
+    bool throttled[kg_timer_max_samples];
+    size_t wanted = (size_t)a->policy->samples, good = 0;
+    double unused, start = seconds_now();
+    memset(out, 0, sizeof *out);
+    if (!take_sample(a, a->graph, &unused))
+        return a->status;
+    if (!take_sample(b, b->graph, &unused))
+        return b->status;
+    while (good < wanted && out->count < 2 * wanted &&
+           out->count < kg_timer_max_samples) {
+        if (good >= min_samples && seconds_now() - start > 2 * a->policy->max_seconds)
+            break;
+        size_t i = out->count++;
+        bool b_first = i % 2;
+        for (int turn = 0; turn < 2; turn++) {
+            bool is_b = (turn == 1) != b_first;
+            struct kg_timer *timer = is_b ? b : a;
+            double *us = is_b ? &out->b_us[i] : &out->a_us[i];
+            if (!take_sample(timer, timer->graph, us))
+                return timer->status;
+        }
+        out->ratio[i] = out->a_us[i] / out->b_us[i];
+        throttled[i] = kg_is_throttled(kg_nvml_throttle());
+        good += !throttled[i];
+    }
+    if (good < min_samples) {
+        out->all_throttled = true;
+        return 0;
+    }
+    out->dropped = out->count - good;
+    kg_drop_throttled(out->a_us, throttled, out->count);
+    kg_drop_throttled(out->b_us, throttled, out->count);
+    out->count = kg_drop_throttled(out->ratio, throttled, out->count);
+    return 0;
+}
+
 int kg_timer_finish(struct kg_timer *timer, struct kg_timing *timing)
 {
     if (timer->from)
         timer->device->event_destroy(timer->from);
     if (timer->to)
         timer->device->event_destroy(timer->to);
-    if (timer->status != 0)
+    if (timer->graph)
+        timer->device->graph_destroy(timer->graph);
+    timer->from = timer->to = NULL;
+    timer->graph = NULL;
+    if (timer->status != 0 || timer->hold)
         return timer->status;
     timer->timing.launches_per_sample = timer->launches;
     timer->timing.rotations = timer->rotations;

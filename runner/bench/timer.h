@@ -58,6 +58,8 @@ struct kg_timer {
     int status; /* the first error; the loop then ends */
     double launch_us;
     struct CUevent_st *from, *to;
+    bool hold;                    /* stop with the graph captured: for kg_timer_pair */
+    struct CUgraphExec_st *graph; /* then */
     bool throttled[kg_timer_max_samples];
     struct kg_timing timing;
 };
@@ -69,7 +71,17 @@ int kg_timer_start(struct kg_timer *timer, const struct kg_device_ops *device,
 /* True: launch once on buffer set *rotation. False: done, or failed (see finish). */
 bool kg_timer_next(struct kg_timer *timer, int *rotation);
 void kg_timer_launched(struct kg_timer *timer, int status);
-/* Frees what start made; 0 and *timing filled, or the first error. */
+/* Two timers that hold their graphs: samples of both in pairs, the first one first in every
+   other pair. Each ratio is one of `a` by the one of `b` taken next to it. */
+struct kg_pair_timing {
+    double a_us[kg_timer_max_samples], b_us[kg_timer_max_samples];
+    double ratio[kg_timer_max_samples];
+    size_t count, dropped;
+    bool all_throttled;
+};
+int kg_timer_pair(struct kg_timer *a, struct kg_timer *b, struct kg_pair_timing *out);
+/* Frees what start made; 0 and *timing filled (but for a timer that holds), or the first
+   error. */
 int kg_timer_finish(struct kg_timer *timer, struct kg_timing *timing);
 
 #endif

@@ -166,7 +166,7 @@ struct outcome run_cell_as(const struct kg_plan_cell *plan, const struct kg_job 
     assert_non_null(file);
     struct kg_host host = {.event_fd = fileno(file),
                            .section = &section,
-                           .provider = &fake_provider,
+                           .seat = {.provider = &fake_provider},
                            .job = *job,
                            .pr_shift = job->seeded ? kg_seed_shift(job->seed) : 0};
     kg_cell_run(&host, plan);

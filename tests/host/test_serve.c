@@ -18,13 +18,14 @@ static const char *provider_path;
 struct answer {
     int status; /* exit status; -1 if it did not exit */
     char
-        text[64]; /* one letter per event: Hello Device Plan Error Begin Check Done bYe */
+        text[64]; /* one letter per event: Hello Device Plan Error Begin Check Done bYe
+                      again Against */
     json_t *events;
 };
 
 static void letter(char *text, enum kg_event_kind kind)
 {
-    static const char letters[] = "HDPEBCdY";
+    static const char letters[] = "HDPEBCdYaA";
     size_t n = strlen(text);
     if (n < 63)
         text[n] = letters[kind];
