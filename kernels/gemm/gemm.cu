@@ -58,8 +58,10 @@ static int run_form(const gemm_form *form, gemm_int8_args g, const void *w, int 
     g.row_tiles = (g.out + GEMM_BM - 1) / GEMM_BM;
     g.token_tiles = (g.m + widths[width] - 1) / widths[width];
     const int64_t tiles = g.row_tiles * g.token_tiles;
-    if (tiles > 0x7fffffff)
+    if (tiles > 0x7fffffff || g.in > (int64_t)1 << 30)
         return KG_E_UNSUPPORTED;
+    g.units = (int)(g.in / 32);
+    g.slabs = (int)((g.in + form->slab - 1) / form->slab);
     g.workers = form_k == KG_GEMM_TILE ? tiles : workers;
     return form->run[width](g, stream);
 }

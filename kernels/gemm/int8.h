@@ -45,6 +45,7 @@ struct gemm_int8_args {
     int64_t in, out, m;
     int64_t row_tiles, token_tiles;
     int64_t workers;
+    int units, slabs; /* of a row: 32 weights; SLAB weights, the last maybe partly */
 };
 
 enum { GEMM_BM = 128, GEMM_THREADS = 256, GEMM_STEP = 64, GEMM_PITCH = GEMM_STEP + 16 };
@@ -115,30 +116,38 @@ struct gemm_shape {
     };
 };
 
-/* Starts the copy of one slab of 128 rows of stream ST. Rows past the end become zeros;
-   bytes past the end of the tensor are not read. */
+/* Starts the copy of one slab of 128 rows of stream ST: four threads a row. Rows past the
+   end become zeros; bytes past the end of the tensor are not read. */
 template <class S, class H, int ST>
 static __device__ inline void gemm_copy_stream(const gemm_int8_args &g, unsigned char *to,
-                                               int64_t row0, int64_t slab)
+                                               int64_t row0, int slab)
 {
-    constexpr int n = H::chunks(ST), pitch = H::pitch(ST), bytes_slab = S::slab_bytes(ST);
+    constexpr int n = H::chunks(ST), pitch = H::pitch(ST), slab_bytes = S::slab_bytes(ST);
+    const int chunk0 = threadIdx.x % 4;
     const int64_t end = g.out * g.row_bytes[ST];
-    const uint8_t *w = g.w[ST];
-    for (int i = threadIdx.x; i < GEMM_BM * n; i += GEMM_THREADS) {
-        const int r = i / n, chunk = i % n;
-        const int64_t at =
-            ((row0 + r) * g.row_bytes[ST] + slab * bytes_slab) / 16 * 16 + 16 * chunk;
-        int bytes = row0 + r < g.out ? (int)min((int64_t)16, end - at) : 0;
-        bytes = max(bytes, 0);
-        kg_cp_async_16(to + r * pitch + 16 * chunk, bytes ? w + at : w, bytes);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int r = threadIdx.x / 4 + 64 * h;
+        int64_t at = (row0 + r) * g.row_bytes[ST] + (int64_t)slab * slab_bytes;
+        if (S::align(ST) < 16)
+            at &= ~(int64_t)15;
+        const int left = row0 + r < g.out ? (int)min((int64_t)(16 * n), end - at) : 0;
+        const uint8_t *from = g.w[ST] + at;
+#pragma unroll
+        for (int j = 0; j < (n + 3) / 4; j++) {
+            const int chunk = chunk0 + 4 * j;
+            if (n % 4 == 0 || chunk < n)
+                kg_cp_async_16(to + r * pitch + 16 * chunk, from + 16 * chunk,
+                               max(0, min(16, left - 16 * chunk)));
+        }
     }
 }
 
 template <class S, class H>
 static __device__ inline void gemm_copy_slab(const gemm_int8_args &g, unsigned char *smem,
-                                             int64_t row0, int64_t slab)
+                                             int64_t row0, int slab)
 {
-    unsigned char *raw = smem + (int)(slab % H::RING) * H::RAW;
+    unsigned char *raw = smem + slab % H::RING * H::RAW;
     gemm_copy_stream<S, H, 0>(g, raw, row0, slab);
     if (S::STREAMS == 2)
         gemm_copy_stream<S, H, S::STREAMS - 1>(g, raw + H::RAW0, row0, slab);
@@ -147,24 +156,24 @@ static __device__ inline void gemm_copy_slab(const gemm_int8_args &g, unsigned c
 /* Starts the copy of one step of q8_1 activations: codes [BT][64], scales [2][BT]. */
 template <class H>
 static __device__ inline void gemm_copy_x(const gemm_int8_args &g, unsigned char *smem,
-                                          int64_t t0, int64_t step)
+                                          int64_t t0, int step)
 {
     typedef typename H::T T;
-    const int slot = (int)(step % H::XRING);
+    const int slot = step % H::XRING;
     unsigned char *codes = smem + H::X_AT + slot * H::BT * GEMM_PITCH;
-    for (int i = threadIdx.x; i < H::BT * 4; i += GEMM_THREADS) {
-        const int t = i / 4;
-        const int64_t k = step * GEMM_STEP + i % 4 * 16;
-        const bool there = t0 + t < g.m && k < g.in;
-        kg_cp_async_16(codes + t * GEMM_PITCH + i % 4 * 16,
-                       there ? g.q + (t0 + t) * g.in + k : g.q, there ? 16 : 0);
+#pragma unroll
+    for (int j = 0; j < (H::BT + 63) / 64; j++) {
+        const int t = threadIdx.x / 4 + 64 * j, chunk = threadIdx.x % 4;
+        const bool there = t0 + t < g.m && step * 2 + chunk / 2 < g.units;
+        if (H::BT % 64 == 0 || t < H::BT)
+            kg_cp_async_16(codes + t * GEMM_PITCH + chunk * 16,
+                           g.q + (t0 + t) * g.in + step * GEMM_STEP + chunk * 16,
+                           there ? 16 : 0);
     }
-    const int64_t units = g.in / 32;
-    for (int i = threadIdx.x; i < H::BT * 2; i += GEMM_THREADS) {
-        const int t = i / 2, u = i % 2;
-        const int64_t unit = step * 2 + u;
-        const bool there = t0 + t < g.m && unit < units;
-        const int64_t at = there ? (t0 + t) * units + unit : 0;
+    const int t = threadIdx.x / 2, u = threadIdx.x % 2;
+    if (H::BT == 128 || t < H::BT) {
+        const bool there = t0 + t < g.m && step * 2 + u < g.units;
+        const int64_t at = (t0 + t) * g.units + step * 2 + u;
         const int to = (slot * 2 + u) * H::BT + t;
         kg_cp_async_4((float *)(smem + H::D_AT) + to, g.d + at, there ? 4 : 0);
         if (T::MINIMUM)
@@ -176,35 +185,34 @@ static __device__ inline void gemm_copy_x(const gemm_int8_args &g, unsigned char
    elements 2j (low nibble) and 2j + 1. */
 template <class H>
 static __device__ inline void gemm_unpack_x(const gemm_int8_args &g, unsigned char *smem,
-                                            int64_t t0, int64_t step)
+                                            int64_t t0, int step)
 {
-    const int slot = (int)(step % H::XRING);
-    unsigned char *codes = smem + H::X_AT + slot * H::BT * GEMM_PITCH;
-    float *scales = (float *)(smem + H::D_AT) + slot * 4 * H::BT;
-    for (int i = threadIdx.x; i < H::BT * 2; i += GEMM_THREADS) {
-        const int t = i / 2, u = i % 2;
-        const int64_t unit = step * 2 + u;
-        uint32_t c[8] = {};
-        float scale[2] = {};
-        if (t0 + t < g.m && unit < g.in / 32) {
-            const int64_t at = (t0 + t) * (g.in / 32) + unit;
-            const uint4 v = kg_load_uint4(g.q + at * 16);
-            const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-            for (int j = 0; j < 4; j++) {
-                uint32_t even, odd;
-                lookup16(words[j], E2M1_TABLE, &even, &odd);
-                c[2 * j] = __byte_perm(even, odd, 0x5140u);
-                c[2 * j + 1] = __byte_perm(even, odd, 0x7362u);
-            }
-            scale[0] = ue4m3_half(g.x_scale[at * 2]);
-            scale[1] = ue4m3_half(g.x_scale[at * 2 + 1]);
+    const int slot = step % H::XRING;
+    const int t = threadIdx.x / 2, u = threadIdx.x % 2;
+    if (t >= H::BT)
+        return;
+    uint32_t c[8] = {};
+    float scale[2] = {};
+    if (t0 + t < g.m && step * 2 + u < g.units) {
+        const int64_t at = (t0 + t) * g.units + step * 2 + u;
+        const uint4 v = kg_load_uint4(g.q + at * 16);
+        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            uint32_t even, odd;
+            lookup16(words[j], E2M1_TABLE, &even, &odd);
+            c[2 * j] = __byte_perm(even, odd, 0x5140u);
+            c[2 * j + 1] = __byte_perm(even, odd, 0x7362u);
         }
-        uint4 *to = (uint4 *)(codes + t * GEMM_PITCH + u * 32);
-        to[0] = make_uint4(c[0], c[1], c[2], c[3]);
-        to[1] = make_uint4(c[4], c[5], c[6], c[7]);
-        scales[u * 2 * H::BT + t] = scale[0];
-        scales[(u * 2 + 1) * H::BT + t] = scale[1];
+        scale[0] = ue4m3_half(g.x_scale[at * 2]);
+        scale[1] = ue4m3_half(g.x_scale[at * 2 + 1]);
     }
+    uint4 *to = (uint4 *)(smem + H::X_AT + (slot * H::BT + t) * GEMM_PITCH + u * 32);
+    float *scales = (float *)(smem + H::D_AT) + (slot * 2 + u) * 2 * H::BT + t;
+    to[0] = make_uint4(c[0], c[1], c[2], c[3]);
+    to[1] = make_uint4(c[4], c[5], c[6], c[7]);
+    scales[0] = scale[0];
+    scales[H::BT] = scale[1];
 }
 
 /* Slot of row r's scale among 128: rows r and r + 8 of sixteen side by side. */
@@ -216,26 +224,26 @@ static __device__ inline int gemm_scale_slot(int r)
 /* Unpacks step `step` of the slab ring: one unit a thread. */
 template <class S, class H>
 static __device__ inline void gemm_unpack_w(const gemm_int8_args &g, unsigned char *smem,
-                                            int64_t row0, int64_t step)
+                                            int64_t row0, int step)
 {
     typedef typename H::T T;
     const int r = threadIdx.x % GEMM_BM, u = threadIdx.x / GEMM_BM;
-    if (step * 2 + u >= g.in / 32)
+    if (step * 2 + u >= g.units)
         return;
-    const int64_t slab = step / H::STEPS;
-    const int part = (int)(step % H::STEPS) * 2 + u;
+    const int slab = step / H::STEPS;
+    const int part = step % H::STEPS * 2 + u;
     const unsigned char *p[2];
     for (int s = 0; s < 2; s++) {
         const uint32_t at =
             (uint32_t)(row0 + r) * (uint32_t)g.row_bytes[s < S::STREAMS ? s : 0] +
             (uint32_t)slab * (uint32_t)S::slab_bytes(s);
-        p[s] = smem + (int)(slab % H::RING) * H::RAW + (s ? H::RAW0 : 0) +
+        p[s] = smem + slab % H::RING * H::RAW + (s ? H::RAW0 : 0) +
                r * H::pitch(s < S::STREAMS ? s : 0) + (S::align(s) < 16 ? at % 16 : 0);
     }
     struct unit32 unit;
     S::unpack(p[0], p[1], part, &unit);
 
-    const int buffer = (int)(step & 1);
+    const int buffer = step & 1;
     uint4 *to = (uint4 *)(smem + H::W_AT + (buffer * GEMM_BM + r) * GEMM_PITCH + u * 32);
     to[0] = make_uint4(unit.c[0], unit.c[1], unit.c[2], unit.c[3]);
     to[1] = make_uint4(unit.c[4], unit.c[5], unit.c[6], unit.c[7]);
@@ -260,7 +268,7 @@ static __device__ inline void gemm_multiply(const unsigned char *smem, int64_t s
 {
     typedef typename H::T T;
     const int lane = threadIdx.x % 32, gid = lane / 4, tig = lane % 4;
-    const int slot = (int)(step % H::XRING), buffer = (int)(step & 1);
+    const int slot = step % H::XRING, buffer = step & 1;
     const unsigned char *x =
         smem + H::X_AT + (slot * H::BT + warp_t * H::NI * 8) * GEMM_PITCH + u * 32 +
         ((lane >> 4) * 8 + lane % 8) * GEMM_PITCH + (lane >> 3 & 1) * 16;
@@ -331,17 +339,15 @@ static __device__ inline void gemm_multiply(const unsigned char *smem, int64_t s
 
 /* The segment of slabs [slab0, slab1) of one tile, into acc. */
 template <class S, class H>
-static __device__ inline void gemm_segment(const gemm_int8_args &g, unsigned char *smem,
-                                           int64_t row0, int64_t t0, int64_t slab0,
-                                           int64_t slab1, int warp_m, int warp_t,
-                                           float acc[H::MI][H::NI][4])
+static __device__ inline void
+gemm_segment(const gemm_int8_args &g, unsigned char *smem, int64_t row0, int64_t t0,
+             int slab0, int slab1, int warp_m, int warp_t, float acc[H::MI][H::NI][4])
 {
-    const int64_t first = slab0 * H::STEPS;
-    const int64_t end = min(slab1 * H::STEPS, (g.in + GEMM_STEP - 1) / GEMM_STEP);
-    int64_t slab = slab0;
+    const int first = slab0 * H::STEPS;
+    const int end = min(slab1 * H::STEPS, (g.units + 1) / 2);
+    int slab = slab0;
     for (int i = 0; i < H::AHEAD; i++) {
-        const int64_t until =
-            slab0 + (i < H::AHEAD - 1 ? gemm_min(i + 1, H::RING) : H::RING);
+        const int until = slab0 + (i < H::AHEAD - 1 ? gemm_min(i + 1, H::RING) : H::RING);
         for (; slab < min(until, slab1); slab++)
             gemm_copy_slab<S, H>(g, smem, row0, slab);
         if (H::XG == 1 && first + i < end)
@@ -353,10 +359,10 @@ static __device__ inline void gemm_segment(const gemm_int8_args &g, unsigned cha
     gemm_unpack_w<S, H>(g, smem, row0, first);
     if (H::XG == 2)
         gemm_unpack_x<H>(g, smem, t0, first);
-    for (int64_t step = first; step < end; step++) {
+    for (int step = first; step < end; step++) {
         kg_cp_async_wait<H::AHEAD - 1>();
         __syncthreads();
-        const int64_t next = step + 1;
+        const int next = step + 1;
         if (next % H::STEPS == 0 && slab < slab1)
             gemm_copy_slab<S, H>(g, smem, row0, slab++);
         if (H::XG == 1 && step + H::AHEAD < end)
@@ -368,11 +374,41 @@ static __device__ inline void gemm_segment(const gemm_int8_args &g, unsigned cha
                 gemm_unpack_x<H>(g, smem, t0, next);
         }
         gemm_multiply<H>(smem, step, 0, warp_m, warp_t, acc);
-        if (step * 2 + 1 < g.in / 32)
+        if (step * 2 + 1 < g.units)
             gemm_multiply<H>(smem, step, 1, warp_m, warp_t, acc);
     }
     kg_cp_async_wait<0>();
     __syncthreads();
+}
+
+/* Stores a tile: to[t * stride + r], for r < rows and t < tokens. */
+template <class H>
+static __device__ inline void gemm_store(float *to, int64_t stride, int rows, int tokens,
+                                         const float *token_scale, int warp_m, int warp_t,
+                                         const float acc[H::MI][H::NI][4])
+{
+    const int lane = threadIdx.x % 32;
+    const int r0 = warp_m * H::MI * 16 + lane / 4;
+    const int t0 = warp_t * H::NI * 8 + 2 * (lane % 4);
+#pragma unroll
+    for (int ni = 0; ni < H::NI; ni++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const int t = t0 + ni * 8 + e;
+            if (t >= tokens)
+                continue;
+            const float scale = token_scale ? token_scale[t] : 1.0f;
+            float *column = to + t * stride;
+#pragma unroll
+            for (int mi = 0; mi < H::MI; mi++) {
+                const int r = r0 + mi * 16;
+                if (r < rows)
+                    column[r] = acc[mi][ni][e] * scale;
+                if (r + 8 < rows)
+                    column[r + 8] = acc[mi][ni][e + 2] * scale;
+            }
+        }
+    }
 }
 
 template <class S, int BT, int XG>
@@ -381,50 +417,38 @@ __global__ void __launch_bounds__(GEMM_THREADS, 2)
 {
     typedef gemm_shape<S, BT, XG> H;
     KG_SHARED_DYNAMIC(smem);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int warp = threadIdx.x / 32;
     const int warp_m = warp / H::WARPS_T, warp_t = warp % H::WARPS_T;
-    const int64_t slabs = (g.in + S::SLAB - 1) / S::SLAB;
-    const int64_t total = g.row_tiles * g.token_tiles * slabs;
+    const int64_t total = g.row_tiles * g.token_tiles * g.slabs;
     const int64_t begin = gemm_begin(total, blockIdx.x, g.workers);
     const int64_t end = gemm_begin(total, (int64_t)blockIdx.x + 1, g.workers);
 
     for (int64_t at = begin; at < end;) {
-        const int64_t tile = at / slabs, slab0 = at % slabs;
-        const int64_t slab1 = min(slabs, slab0 + end - at);
+        const int64_t tile = at / g.slabs;
+        const int slab0 = (int)(at % g.slabs);
+        const int slab1 = (int)min((int64_t)g.slabs, slab0 + end - at);
         const int64_t row0 = tile / g.token_tiles * GEMM_BM;
         const int64_t t0 = tile % g.token_tiles * BT;
         float acc[H::MI][H::NI][4] = {};
         gemm_segment<S, H>(g, smem, row0, t0, slab0, slab1, warp_m, warp_t, acc);
-
-        const bool whole = slab1 - slab0 == slabs;
-        float *part =
-            g.partial + ((int64_t)blockIdx.x * 2 + (at != begin)) * GEMM_BM * BT;
-#pragma unroll
-        for (int mi = 0; mi < H::MI; mi++)
-#pragma unroll
-            for (int ni = 0; ni < H::NI; ni++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int r = (warp_m * H::MI + mi) * 16 + lane / 4 + (e >> 1) * 8;
-                    const int t = warp_t * H::NI * 8 + ni * 8 + 2 * (lane % 4) + (e & 1);
-                    float v = acc[mi][ni][e];
-                    if (!whole) {
-                        part[t * GEMM_BM + r] = v;
-                    } else if (row0 + r < g.out && t0 + t < g.m) {
-                        if (g.token_scale)
-                            v *= g.token_scale[t0 + t];
-                        g.y[(t0 + t) * g.out + row0 + r] = v;
-                    }
-                }
+        if (slab1 - slab0 == g.slabs)
+            gemm_store<H>(
+                g.y + t0 * g.out + row0, g.out, (int)min((int64_t)GEMM_BM, g.out - row0),
+                (int)min((int64_t)BT, g.m - t0),
+                g.token_scale ? g.token_scale + t0 : nullptr, warp_m, warp_t, acc);
+        else
+            gemm_store<H>(g.partial +
+                              ((int64_t)blockIdx.x * 2 + (at != begin)) * GEMM_BM * BT,
+                          GEMM_BM, GEMM_BM, BT, nullptr, warp_m, warp_t, acc);
         at += slab1 - slab0;
     }
 }
 
 /* Adds the segments of the tiles that have several. One block a tile. */
-template <class S, int BT>
+template <int BT>
 __global__ void gemm_int8_fixup_kernel(const gemm_int8_args g)
 {
-    const int64_t slabs = (g.in + S::SLAB - 1) / S::SLAB;
+    const int64_t slabs = g.slabs;
     const int64_t total = g.row_tiles * g.token_tiles * slabs;
     const int64_t tile = blockIdx.x;
     /* the last worker that begins at or before the first and the last slab of the tile */

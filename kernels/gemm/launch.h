@@ -31,7 +31,7 @@ static int gemm_run_form(const gemm_int8_args &g, struct CUstream_st *stream)
     if (g.workers == tiles)
         return KG_OK;
     return KG_LAUNCH(stream, (unsigned)tiles, GEMM_THREADS, 0,
-                     (gemm_int8_fixup_kernel<S, BT>), g);
+                     (gemm_int8_fixup_kernel<BT>), g);
 }
 
 template <class S, int XG>
