@@ -23,6 +23,7 @@
 #include "kgate/ops/elementwise.h"
 #include "kgate/ops/expert_cache.h"
 #include "kgate/ops/fp8.h"
+#include "kgate/ops/gdn.h"
 #include "kgate/ops/gemm.h"
 #include "kgate/ops/grouped.h"
 #include "kgate/ops/kv.h"
@@ -38,7 +39,6 @@
 #define KG_PROVIDER_SYMBOL "kgate_provider"
 
 /* Tables whose header is not included here are declared there. */
-struct kg_gdn_ops;
 struct kg_dsv4_ops;
 
 struct kg_provider {

@@ -5,8 +5,8 @@
  *
  * wgmma: D (64 x N, in registers) += A (64 x k) B (k x N), by the four warps of a
  * warpgroup together; k is 16 for half and bf16, 32 for bytes. N follows from the size of
- * d: 32, 64 or 128 registers are N = 64, 128, 256. Warp w has rows 16w .. 16w + 15; with
- * g = lane / 4 and t = lane % 4,
+ * d: 16 (not for bytes), 32, 64 or 128 registers are N = 32, 64, 128, 256. Warp w has rows
+ * 16w .. 16w + 15; with g = lane / 4 and t = lane % 4,
  *
  *   d[4j], d[4j + 1]        row g,     columns 8j + 2t, 8j + 2t + 1
  *   d[4j + 2], d[4j + 3]    row g + 8, the same columns
@@ -227,6 +227,8 @@ static __device__ __forceinline__ uint64_t kg_wgmma_advance(uint64_t descriptor,
 }
 
 /* Operands %0 .. of d, and d itself as asm operands. */
+#define KG_D_LIST_16                                                                     \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
 #define KG_D_LIST_32                                                                     \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "       \
     "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
@@ -247,11 +249,14 @@ static __device__ __forceinline__ uint64_t kg_wgmma_advance(uint64_t descriptor,
     "%106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, "           \
     "%118, %119, %120, %121, %122, %123, %124, %125, %126, %127}"
 #define KG_D_4(c, i) "+" c(d[i]), "+" c(d[i + 1]), "+" c(d[i + 2]), "+" c(d[i + 3])
-#define KG_D_16(c, i) KG_D_4(c, i), KG_D_4(c, i + 4), KG_D_4(c, i + 8), KG_D_4(c, i + 12)
-#define KG_D_32(c) KG_D_16(c, 0), KG_D_16(c, 16)
-#define KG_D_64(c) KG_D_32(c), KG_D_16(c, 32), KG_D_16(c, 48)
+#define KG_D_16_AT(c, i)                                                                 \
+    KG_D_4(c, i), KG_D_4(c, i + 4), KG_D_4(c, i + 8), KG_D_4(c, i + 12)
+#define KG_D_16(c) KG_D_16_AT(c, 0)
+#define KG_D_32(c) KG_D_16_AT(c, 0), KG_D_16_AT(c, 16)
+#define KG_D_64(c) KG_D_32(c), KG_D_16_AT(c, 32), KG_D_16_AT(c, 48)
 #define KG_D_128(c)                                                                      \
-    KG_D_64(c), KG_D_16(c, 64), KG_D_16(c, 80), KG_D_16(c, 96), KG_D_16(c, 112)
+    KG_D_64(c), KG_D_16_AT(c, 64), KG_D_16_AT(c, 80), KG_D_16_AT(c, 96),                 \
+        KG_D_16_AT(c, 112)
 
 /* regs: registers of d; ra, rb, rp, rt, ru: numbers of the operands behind them. */
 #define KG_WGMMA_HALF(name, n, regs, types, r0, r1, r2, r3, r4, r5, r6)                  \
@@ -288,6 +293,8 @@ static __device__ __forceinline__ uint64_t kg_wgmma_advance(uint64_t descriptor,
                      : KG_D_##regs(c)                                                    \
                      : "l"(a), "l"(b), "r"(accumulate));                                 \
     }
+KG_WGMMA_HALF(kg_wgmma_f16, 32, 16, "f16.f16", 16, 17, 18, 19, 20, 21, 22)
+KG_WGMMA_HALF(kg_wgmma_bf16, 32, 16, "bf16.bf16", 16, 17, 18, 19, 20, 21, 22)
 KG_WGMMA_HALF(kg_wgmma_f16, 64, 32, "f16.f16", 32, 33, 34, 35, 36, 37, 38)
 KG_WGMMA_HALF(kg_wgmma_bf16, 64, 32, "bf16.bf16", 32, 33, 34, 35, 36, 37, 38)
 KG_WGMMA_BYTE(kg_wgmma_s8, 64, 32, "r", int, "s32", "s8.s8", "", 32, 33, 34)
