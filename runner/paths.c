@@ -19,6 +19,13 @@
 #ifndef KG_DATA_DIR
 #define KG_DATA_DIR "/usr/local/share/kgate"
 #endif
+/* From the folder of an installed executable. */
+#ifndef KG_LIB_FROM_BIN
+#define KG_LIB_FROM_BIN "../lib/kgate"
+#endif
+#ifndef KG_DATA_FROM_BIN
+#define KG_DATA_FROM_BIN "../share/kgate"
+#endif
 
 static int no_memory(struct kg_error *error)
 {
@@ -48,12 +55,30 @@ static char *build_root(void)
     return is_build ? strdup(exe) : NULL;
 }
 
+/* Where an installation keeps things: where it was installed to, unless that lies otherwise
+   from the executable by now (a staged or a moved installation). */
+static char *installed(const char *from_bin, const char *configured)
+{
+    char exe[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (n > 0) {
+        exe[n] = '\0';
+        *strrchr(exe, '/') = '\0';
+        char *wanted = kg_text_format("%s/%s", exe, from_bin);
+        char *real = wanted ? realpath(wanted, NULL) : NULL;
+        free(wanted);
+        if (real)
+            return real;
+    }
+    return strdup(configured);
+}
+
 /* Where models.yaml and manifests/ are: the sources that were built, or, on a machine
    without them, the folder that the build tree was put in. */
 static char *data_root(const char *build)
 {
     if (!build)
-        return strdup(KG_DATA_DIR);
+        return installed(KG_DATA_FROM_BIN, KG_DATA_DIR);
     if (access(KG_SOURCE_ROOT "/models.yaml", F_OK) == 0)
         return strdup(KG_SOURCE_ROOT);
     const char *slash = strrchr(build, '/');
@@ -76,8 +101,9 @@ static int existing(const char *option, const char *path, bool directory, char *
     return 0;
 }
 
+/* `libraries`: the folder of build/plugins or of an installation's plugins. */
 static int set_plugin_dirs(struct kg_paths *p, const struct kg_options *o,
-                           const char *build, struct kg_error *error)
+                           const char *libraries, struct kg_error *error)
 {
     size_t n = o->n_plugin_dirs ? o->n_plugin_dirs : 1;
     p->plugin_dirs = calloc(n, sizeof *p->plugin_dirs);
@@ -90,8 +116,7 @@ static int set_plugin_dirs(struct kg_paths *p, const struct kg_options *o,
     }
     if (o->n_plugin_dirs)
         return 0;
-    p->plugin_dirs[0] =
-        build ? kg_text_format("%s/plugins", build) : strdup(KG_LIB_DIR "/plugins");
+    p->plugin_dirs[0] = kg_text_format("%s/plugins", libraries);
     if (!p->plugin_dirs[0])
         return no_memory(error);
     p->n_plugin_dirs = 1;
@@ -103,12 +128,15 @@ int kg_paths_init(struct kg_paths *p, const struct kg_options *o, struct kg_erro
     memset(p, 0, sizeof *p);
     char *build = build_root();
     p->build_tree = build != NULL;
+    char *libraries = build ? strdup(build) : installed(KG_LIB_FROM_BIN, KG_LIB_DIR);
     p->provider_dir =
-        build ? kg_text_format("%s/kernels", build) : strdup(KG_LIB_DIR "/providers");
+        libraries ? kg_text_format("%s/%s", libraries, build ? "kernels" : "providers")
+                  : NULL;
     char *data = data_root(build);
     p->manifest_dir = data ? kg_text_format("%s/manifests", data) : NULL;
     p->results = strdup(o->results ? o->results : "results");
-    int rc = set_plugin_dirs(p, o, build, error);
+    int rc = libraries ? set_plugin_dirs(p, o, libraries, error) : no_memory(error);
+    free(libraries);
     free(build);
     if (rc == 0 && o->models_file)
         rc = existing("--models", o->models_file, false, &p->models, error);
