@@ -20,6 +20,7 @@
 #include "kgate/ops/attention.h"
 #include "kgate/ops/ceiling.h"
 #include "kgate/ops/device.h"
+#include "kgate/ops/dsv4.h"
 #include "kgate/ops/elementwise.h"
 #include "kgate/ops/expert_cache.h"
 #include "kgate/ops/fp8.h"
@@ -39,7 +40,6 @@
 #define KG_PROVIDER_SYMBOL "kgate_provider"
 
 /* Tables whose header is not included here are declared there. */
-struct kg_dsv4_ops;
 
 struct kg_provider {
     uint32_t abi;         /* KG_PROVIDER_ABI */

@@ -1,0 +1,478 @@
+/*
+ * The FP4 product for many rows: 128 columns (rows of w) by 64 rows of x a block, all of k.
+ *
+ *   prepare   lays both operands out anew in scratch, in the order in which they are used
+ *   tiles     8 warps; a warp computes 16 columns of all 64 rows, so that every weight is
+ *             decoded once in a block, in the registers of the warp that multiplies it
+ *
+ * Order of use: partial sums t in bit-reversed order 0, 64, 32, 96, 16, ..., the groups t,
+ * t + 128, ... of each one after the other. Then the halving tree is a binary tree over
+ * neighbours: a sum of two leaves follows them at once, and no more than one unfinished sum
+ * of each size waits. Sums of up to 4 leaves wait in registers, larger ones in shared memory
+ * (each thread has its own place; one store and one load for 4 leaves).
+ *
+ * Positions: group t + 128 r is at position bitrev(t) * ROUNDS + r, ROUNDS = ceil(groups /
+ * 128); positions without a group hold zeros, which add +0. A position is one or two steps
+ * of 16 k. Scratch:
+ *
+ *   x      [m/64][step][row pair 0..3][lane][16 B]   bf16 code * scale: the two B fragments of
+ *                                                   rows 16p .. 16p+7 and 16p+8 .. 16p+15
+ *   w      [n/16][step][lane][4 B]                   nibbles: 4 of column g, 4 of g + 8
+ *   s      [n/16][position][g][2]                    f32 weight scales of columns g, g + 8
+ *   marks  [m/64][position]                          bit r: row r needs its order (fp4.h)
+ *   range  [n/16][2]                                 of the weight scales
+ *
+ * A first part is stored, not added to 0, and y gets + 0.0f at the end: as every part starts
+ * from +0 in the defined order, no sum there is -0, and +0 for -0 is all that differs.
+ *
+ * Order, exactness and the fallbacks: fp4.h.
+ */
+#include "kernels/dsv4/launch.h"
+
+namespace
+{
+
+constexpr int WARPS = 8, THREADS = 32 * WARPS;
+constexpr int COLS = 16 * WARPS, ROWS = 64;
+constexpr int CHUNK = 8;   /* steps in a stage of the pipeline */
+constexpr int STAGES = 2;  /* stages in shared memory */
+constexpr int LEAVES = 4;  /* leaves of a sum in registers */
+constexpr int LEVELS = 5;  /* sizes of sums above: 128 = LEAVES * 2^LEVELS */
+constexpr int VALUES = 32; /* outputs of a thread */
+
+template <int KIND>
+struct plan {
+    int64_t groups, rounds, positions, steps; /* of a row */
+    int64_t row_tiles, col_tiles;             /* 64 rows; 16 columns, a multiple of 8 */
+    size_t x_at, w_at, s_at, marks_at, range_at, bytes;
+
+    __host__ __device__ plan(int64_t m, int64_t n, int64_t k)
+    {
+        groups = k / recipe<KIND>::GROUP;
+        rounds = (groups + KG_DSV4_PARTS - 1) / KG_DSV4_PARTS;
+        positions = KG_DSV4_PARTS * rounds;
+        steps = positions * recipe<KIND>::STEPS;
+        row_tiles = (m + ROWS - 1) / ROWS;
+        col_tiles = (n + COLS - 1) / COLS * WARPS;
+        x_at = 0;
+        w_at = x_at + (size_t)(row_tiles * steps) * 2048;
+        s_at = w_at + (size_t)(col_tiles * steps) * 128;
+        marks_at = s_at + (size_t)(col_tiles * positions) * 64;
+        range_at = marks_at + (size_t)(row_tiles * positions) * 8;
+        bytes = range_at + (size_t)col_tiles * 8;
+    }
+
+    /* The group at a position; not below `groups` if there is none. */
+    __device__ int64_t group_at(int64_t position) const
+    {
+        const uint32_t b = (uint32_t)(position / rounds);
+        const uint32_t t = __brev(b) >> 25;
+        return t + KG_DSV4_PARTS * (position % rounds);
+    }
+};
+
+/* One position of one row tile, by one warp. */
+template <int KIND>
+__device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KIND> &p,
+                                 unsigned char *scratch, int64_t tile, int64_t position)
+{
+    constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const int64_t j = p.group_at(position);
+    uint2 *to = (uint2 *)(scratch + p.x_at) +
+                ((tile * p.steps + position * STEPS) * 4 * 32 + lane) * 2;
+    uint64_t marks = 0;
+#pragma unroll
+    for (int part = 0; part < 8; part++) {
+        const int64_t row = tile * ROWS + part * 8 + g;
+        uint32_t sum = 0, bits = 0;
+#pragma unroll
+        for (int h = 0; h < STEPS; h++) {
+            uint32_t codes = 0, x[2] = {0, 0};
+            if (row < a.m && j < p.groups) {
+                codes = kg_load_u32(a.codes + row * a.k + j * GROUP + h * 16 + q * 4);
+                kg_x_pairs(codes, x_factor(a.scales[row * (a.k / 128) + j * GROUP / 128]),
+                           x);
+            }
+            add_integers(codes, &sum, &bits);
+            to[h * 4 * 32 * 2 + part / 2 * 32 * 2 + part % 2] = make_uint2(x[0], x[1]);
+        }
+        for (int distance = 1; distance <= 2; distance *= 2) {
+            sum += __shfl_xor_sync(KG_WARP_ALL, sum, distance);
+            bits |= __shfl_xor_sync(KG_WARP_ALL, bits, distance);
+        }
+        const uint32_t found = __ballot_sync(KG_WARP_ALL, needs_order(sum, bits));
+        for (int r = 0; r < 8; r++)
+            marks |= (uint64_t)(found >> 4 * r & 1u) << (part * 8 + r);
+    }
+    if (lane == 0)
+        ((uint64_t *)(scratch + p.marks_at))[tile * p.positions + position] = marks;
+}
+
+/* One column tile by one block. */
+template <int KIND>
+__device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KIND> &p,
+                                 unsigned char *scratch, int64_t tile, uint32_t range[2])
+{
+    constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const int64_t col = tile * 16 + g;
+    uint32_t *w = (uint32_t *)(scratch + p.w_at) + tile * p.steps * 32;
+    for (int64_t step = threadIdx.x / 32; step < p.steps; step += WARPS) {
+        const int64_t j = p.group_at(step / STEPS);
+        const int64_t at = j * (GROUP / 2) + step % STEPS * 8 + q * 2;
+        uint32_t nibbles = 0;
+        if (j < p.groups && col < a.n)
+            nibbles = kg_load_u16(a.w + col * (a.k / 2) + at);
+        if (j < p.groups && col + 8 < a.n)
+            nibbles |= (uint32_t)kg_load_u16(a.w + (col + 8) * (a.k / 2) + at) << 16;
+        w[step * 32 + lane] = nibbles;
+    }
+
+    if (threadIdx.x < 2)
+        range[threadIdx.x] = threadIdx.x == 0 ? ~0u : 0u;
+    __syncthreads();
+    float *s = (float *)(scratch + p.s_at) + tile * p.positions * 16;
+    uint32_t low = ~0u, high = 0;
+    for (int64_t i = threadIdx.x; i < p.positions * 16; i += THREADS) {
+        const int64_t j = p.group_at(i / 16), c = tile * 16 + i % 16 / 2 + i % 2 * 8;
+        float value = 0.0f;
+        if (j < p.groups && c < a.n)
+            value = recipe<KIND>::scale(a.ws[c * p.groups + j], a.scale2);
+        const uint32_t bits = __float_as_uint(value) & 0x7fffffffu;
+        low = bits != 0 ? min(low, bits) : low;
+        high = max(high, bits);
+        s[i] = value;
+    }
+    low = __reduce_min_sync(KG_WARP_ALL, low);
+    high = __reduce_max_sync(KG_WARP_ALL, high);
+    if (lane == 0) {
+        atomicMin(&range[0], low);
+        atomicMax(&range[1], high);
+    }
+    __syncthreads();
+    if (threadIdx.x < 2)
+        ((uint32_t *)(scratch + p.range_at))[tile * 2 + threadIdx.x] = range[threadIdx.x];
+}
+
+/* Blocks 0 .. col_tiles - 1 prepare w, the others x. */
+template <int KIND>
+__global__ void __launch_bounds__(THREADS)
+    prepare_kernel(struct gemm_args a, unsigned char *scratch)
+{
+    KG_SHARED(uint32_t, range, [2]);
+    const struct plan<KIND> p(a.m, a.n, a.k);
+    if (blockIdx.x < p.col_tiles) {
+        prepare_w<KIND>(a, p, scratch, blockIdx.x, range);
+        return;
+    }
+    const int64_t i = (blockIdx.x - p.col_tiles) * WARPS + threadIdx.x / 32;
+    if (i < p.row_tiles * p.positions)
+        prepare_x<KIND>(a, p, scratch, i / p.positions, i % p.positions);
+}
+
+/* A stage in shared memory: CHUNK steps of everything. */
+template <int KIND>
+struct stage {
+    static constexpr int POSITIONS = CHUNK / recipe<KIND>::STEPS;
+    static constexpr int W_AT = CHUNK * 2048;
+    static constexpr int S_AT = W_AT + WARPS * CHUNK * 128;
+    static constexpr int MARKS_AT = S_AT + WARPS * POSITIONS * 64;
+    static constexpr int BYTES = MARKS_AT + CHUNK * 8;
+};
+
+/* What a warp knows while it walks along k. */
+template <int KIND>
+struct walk {
+    const unsigned char *scratch;
+    const struct plan<KIND> *p;
+    unsigned char *shared; /* STAGES stages */
+    int64_t row_tile, col_tile0;
+    int step, slot; /* the next step; where its stage is in shared memory */
+};
+
+/* Starts the copy of stage `index` (steps CHUNK * index ..), if there is one. */
+template <int KIND>
+__device__ inline void fetch_stage(const struct walk<KIND> &k, int index)
+{
+    typedef stage<KIND> S;
+    const struct plan<KIND> &p = *k.p;
+    if (index * CHUNK < p.steps) {
+        unsigned char *to = k.shared + index % STAGES * S::BYTES;
+        const int64_t step = (int64_t)index * CHUNK,
+                      position = (int64_t)index * S::POSITIONS;
+        const unsigned char *x =
+            k.scratch + p.x_at + (k.row_tile * p.steps + step) * 2048;
+        for (int i = threadIdx.x; i < CHUNK * 128; i += THREADS)
+            kg_cp_async_16(to + i * 16, x + i * 16);
+        for (int i = threadIdx.x; i < WARPS * CHUNK * 8; i += THREADS) {
+            const int64_t tile = k.col_tile0 + i / (CHUNK * 8);
+            kg_cp_async_16(to + S::W_AT + i * 16, k.scratch + p.w_at +
+                                                      (tile * p.steps + step) * 128 +
+                                                      i % (CHUNK * 8) * 16);
+        }
+        for (int i = threadIdx.x; i < WARPS * S::POSITIONS * 4; i += THREADS) {
+            const int64_t tile = k.col_tile0 + i / (S::POSITIONS * 4);
+            kg_cp_async_16(to + S::S_AT + i * 16,
+                           k.scratch + p.s_at + (tile * p.positions + position) * 64 +
+                               i % (S::POSITIONS * 4) * 16);
+        }
+        if (threadIdx.x < S::POSITIONS)
+            kg_cp_async_8(to + S::MARKS_AT + threadIdx.x * 8,
+                          k.scratch + p.marks_at +
+                              (k.row_tile * p.positions + position + threadIdx.x) * 8);
+    }
+    kg_cp_async_commit();
+}
+
+/* Waits for the stage of k.step, which begins a stage, and starts a later one. */
+template <int KIND>
+__device__ inline void next_stage(struct walk<KIND> &k)
+{
+    const int index = k.step / CHUNK;
+    kg_cp_async_wait<STAGES - 2>();
+    __syncthreads(); /* also: everybody is done with the stage before */
+    fetch_stage(k, index + STAGES - 1);
+    k.slot = index % STAGES;
+}
+
+/* sub * scale of row r of a tile and the column whose nibbles are `nibbles[h * 4 + q]`, in k
+   order. Scaling by a power of two commutes with every rounding here. Out of line, as nearly
+   no group comes here. */
+template <int STEPS>
+__device__ __noinline__ float rare_sum(const unsigned char *x, int r,
+                                       const uint32_t *nibbles, int shift)
+{
+    float sub = 0.0f;
+    for (int h = 0; h < STEPS; h++)
+        for (int q = 0; q < 4; q++) {
+            const uint32_t *pairs =
+                (const uint32_t *)(x + h * 2048 + r / 16 * 512 + (r % 8 * 4 + q) * 16 +
+                                   r / 8 % 2 * 8);
+            const uint32_t word = nibbles[h * 4 + q] >> shift;
+            for (int i = 0; i < 4;
+                 i++) { /* codes 0, 2 in the first pair, 1, 3 in the second */
+                const uint32_t pair = pairs[i % 2];
+                const float value =
+                    __uint_as_float(i < 2 ? pair << 16 : pair & 0xffff0000u);
+                sub = sub + value * kg_e2m1_to_f32((uint8_t)(word >> 4 * i));
+            }
+        }
+    return sub;
+}
+
+/* Adds the group at the next position to `sum` (or stores it there, if FIRST). */
+template <int KIND, bool FIRST, bool MARKED>
+__device__ __forceinline__ void add_group(const struct walk<KIND> &k, float sum[VALUES],
+                                          uint64_t marks)
+{
+    constexpr int STEPS = recipe<KIND>::STEPS;
+    typedef stage<KIND> S;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned char *base = k.shared + k.slot * S::BYTES;
+    const int at = k.step % CHUNK;
+    const unsigned char *x = base + at * 2048;
+    const uint32_t *w =
+        (const uint32_t *)(base + S::W_AT) + (warp * CHUNK + at) * 32 + lane;
+    const float2 s =
+        *(const float2 *)(base + S::S_AT + (warp * S::POSITIONS + at / STEPS) * 64 +
+                          lane / 4 * 8);
+    uint32_t a[STEPS][4], nibbles[STEPS * 4];
+#pragma unroll
+    for (int h = 0; h < STEPS; h++) {
+        uint32_t top[2], bottom[2];
+        const uint32_t word = w[h * 32];
+        w_pairs(word, top);
+        w_pairs(word >> 16, bottom);
+        a[h][0] = top[0];
+        a[h][1] = bottom[0];
+        a[h][2] = top[1];
+        a[h][3] = bottom[1];
+        if (MARKED)
+            for (int q = 0; q < 4; q++)
+                nibbles[h * 4 + q] = __shfl_sync(KG_WARP_ALL, word, (lane & ~3) | q);
+    }
+#pragma unroll
+    for (int pair = 0; pair < 4; pair++) {
+        float d[2][4];
+#pragma unroll
+        for (int h = 0; h < STEPS; h++) {
+            const uint4 b = kg_load_uint4(x + h * 2048 + pair * 512 + lane * 16);
+            const uint32_t b0[2] = {b.x, b.y}, b1[2] = {b.z, b.w};
+            if (h == 0) {
+                kg_mma_bf16_from(d[0], a[h], b0, 0.0f);
+                kg_mma_bf16_from(d[1], a[h], b1, 0.0f);
+            } else {
+                kg_mma_bf16_16816(d[0], a[h], b0);
+                kg_mma_bf16_16816(d[1], a[h], b1);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float term = d[i / 4][i % 4];
+            if (MARKED) {
+                const int r = pair * 16 + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                if (marks >> r & 1u)
+                    term = rare_sum<STEPS>(x, r, nibbles, i % 4 < 2 ? 0 : 16);
+            }
+            term = term * (i % 4 < 2 ? s.x : s.y);
+            float *to = &sum[pair * 8 + i];
+            *to = FIRST ? term : *to + term;
+        }
+    }
+}
+
+template <int KIND, bool FIRST>
+__device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUES])
+{
+    constexpr int STEPS = recipe<KIND>::STEPS;
+    typedef stage<KIND> S;
+    if (k.step % CHUNK == 0)
+        next_stage(k);
+    const uint64_t marks = *(const uint64_t *)(k.shared + k.slot * S::BYTES +
+                                               S::MARKS_AT + k.step % CHUNK / STEPS * 8);
+    if (marks == 0)
+        add_group<KIND, FIRST, false>(k, sum, 0);
+    else
+        add_group<KIND, FIRST, true>(k, sum, marks);
+    k.step += STEPS;
+}
+
+/* The sum of the next N leaves. */
+template <int KIND, int N>
+struct tree {
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    {
+        float right[VALUES];
+        tree<KIND, N / 2>::next(k, sum);
+        tree<KIND, N / 2>::next(k, right);
+#pragma unroll
+        for (int i = 0; i < VALUES; i++)
+            sum[i] = sum[i] + right[i];
+    }
+};
+
+template <int KIND>
+struct tree<KIND, 1> {
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    {
+        next_group<KIND, true>(k, sum);
+#pragma unroll 1
+        for (int64_t r = 1; r < k.p->rounds; r++)
+            next_group<KIND, false>(k, sum);
+    }
+};
+
+template <int KIND>
+__device__ inline bool tile_scales_move(const struct gemm_args &a,
+                                        const struct plan<KIND> &p,
+                                        const unsigned char *scratch, uint32_t range[2])
+{
+    const int64_t tile = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (threadIdx.x < 2)
+        range[threadIdx.x] = threadIdx.x == 0 ? ~0u : 0u;
+    __syncthreads();
+    uint32_t low = ~0u, high = 0;
+    const int64_t first = (int64_t)blockIdx.y * ROWS * (a.k / 128);
+    const int64_t end =
+        min((long long)a.m, (long long)(blockIdx.y + 1) * ROWS) * (a.k / 128);
+    for (int64_t i = first + threadIdx.x; i < end; i += THREADS) {
+        low = min(low, scale_bits(a.scales[i]));
+        high = max(high, scale_bits(a.scales[i]));
+    }
+    low = __reduce_min_sync(KG_WARP_ALL, low);
+    high = __reduce_max_sync(KG_WARP_ALL, high);
+    if (threadIdx.x % 32 == 0) {
+        atomicMin(&range[0], low);
+        atomicMax(&range[1], high);
+    }
+    __syncthreads();
+    const uint32_t *s = (const uint32_t *)(scratch + p.range_at) + tile * 2;
+    const struct ranges r = {s[0], s[1], range[0], range[1]};
+    /* one tile whose scales do not move takes the others of the block with it */
+    return __syncthreads_and(scale_moves(r)) != 0;
+}
+
+template <int KIND>
+__global__ void __launch_bounds__(THREADS, 1)
+    tiles_kernel(struct gemm_args a, const unsigned char *scratch)
+{
+    KG_SHARED_DYNAMIC(shared);
+    KG_SHARED(uint32_t, range, [2]);
+    const struct plan<KIND> p(a.m, a.n, a.k);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int64_t col0 = (int64_t)blockIdx.x * COLS + warp * 16;
+    const int64_t row0 = (int64_t)blockIdx.y * ROWS;
+
+    if (!tile_scales_move<KIND>(a, p, scratch, range)) {
+        for (int i = 0; i < 16 * ROWS; i++) {
+            const int64_t row = row0 + i / 16, col = col0 + i % 16;
+            if (row >= a.m || col >= a.n)
+                continue;
+            const float y = ordered_output<KIND>(a, row, col);
+            if (lane == 0)
+                a.y[row * a.n + col] = y;
+        }
+        return;
+    }
+
+    struct walk<KIND> k = {
+        scratch, &p, shared, blockIdx.y, (int64_t)blockIdx.x *WARPS, 0, 0
+    };
+    float *waiting = (float *)(shared + STAGES * stage<KIND>::BYTES) + threadIdx.x;
+    float sum[VALUES];
+    for (int i = 0; i < STAGES - 1; i++)
+        fetch_stage(k, i);
+#pragma unroll 1
+    for (int chunk = 0; chunk < 1 << LEVELS; chunk++) {
+        tree<KIND, LEAVES>::next(k, sum);
+        int level = 0;
+#pragma unroll 1
+        for (; chunk >> level & 1; level++)
+#pragma unroll
+            for (int i = 0; i < VALUES; i++)
+                sum[i] = waiting[(level * VALUES + i) * THREADS] + sum[i];
+        if (level < LEVELS)
+#pragma unroll
+            for (int i = 0; i < VALUES; i++)
+                waiting[(level * VALUES + i) * THREADS] = sum[i];
+    }
+    kg_cp_async_wait<0>();
+#pragma unroll
+    for (int i = 0; i < VALUES; i++) {
+        const int64_t row = row0 + i / 8 * 16 + i / 4 % 2 * 8 + lane % 4 * 2 + i % 2;
+        const int64_t col = col0 + lane / 4 + i % 4 / 2 * 8;
+        if (row < a.m && col < a.n)
+            a.y[row * a.n + col] = sum[i] + 0.0f;
+    }
+}
+
+} // namespace
+
+template <int KIND>
+size_t kg_dsv4_tiles_scratch(int64_t m, int64_t n, int64_t k)
+{
+    return plan<KIND>(m, n, k).bytes;
+}
+
+template <int KIND>
+int kg_dsv4_tiles(const struct gemm_args &args, void *scratch, struct CUstream_st *stream)
+{
+    static_assert(LEAVES << LEVELS == KG_DSV4_PARTS, "the tree has 128 leaves");
+    const struct plan<KIND> p(args.m, args.n, args.k);
+    const int64_t blocks = p.col_tiles + (p.row_tiles * p.positions + WARPS - 1) / WARPS;
+    if (blocks > 0x7fffffff || p.row_tiles > 65535 || p.steps > 0x3fffffff)
+        return KG_E_INVALID;
+    KG_TRY(KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0, prepare_kernel<KIND>, args,
+                     (unsigned char *)scratch));
+    return KG_LAUNCH(stream, dim3((unsigned)(p.col_tiles / WARPS), (unsigned)p.row_tiles),
+                     THREADS, STAGES * stage<KIND>::BYTES + LEVELS * VALUES * THREADS * 4,
+                     tiles_kernel<KIND>, args, (const unsigned char *)scratch);
+}
+
+template int kg_dsv4_tiles<KG_DSV4_NVFP4>(const struct gemm_args &, void *,
+                                          struct CUstream_st *);
+template int kg_dsv4_tiles<KG_DSV4_MXFP4>(const struct gemm_args &, void *,
+                                          struct CUstream_st *);
+template size_t kg_dsv4_tiles_scratch<KG_DSV4_NVFP4>(int64_t, int64_t, int64_t);
+template size_t kg_dsv4_tiles_scratch<KG_DSV4_MXFP4>(int64_t, int64_t, int64_t);
