@@ -12,13 +12,14 @@
 
 /* Opens the device in a host of its own, and measures its ceilings for --bench. Sets
    choice->facts, or `error`. */
-static int probe(struct kg_choice *choice, const char *provider, struct kg_error *error)
+static int probe(struct kg_choice *choice, const char *provider, bool calibrate,
+                 struct kg_error *error)
 {
     struct kg_result_section section = {.name = (char *)"probe"};
     struct kg_task task = {
         .mode = KG_TASK_PROBE,
         .order = json_pack("{s:s, s:s, s:i, s:b}", "mode", "probe", "provider", provider,
-                           "ordinal", choice->ordinal, "calibrate", (int)choice->bench),
+                           "ordinal", choice->ordinal, "calibrate", (int)calibrate),
         .section = &section,
         .cell_seconds = PROBE_SECONDS,
         .section_seconds = PROBE_SECONDS,
@@ -31,6 +32,7 @@ static int probe(struct kg_choice *choice, const char *provider, struct kg_error
         rc = kg_error_set(error, KG_E_UNSUPPORTED, "%s",
                           section.detail ? section.detail : "the device does not answer");
     }
+    json_decref(choice->facts);
     choice->facts = section.device;
     json_decref(task.order);
     free(section.reason);
@@ -70,7 +72,7 @@ static int use_gpu(struct kg_choice *choice, struct kg_error *error)
 {
     KG_TRY(kg_lock_device(choice->ordinal, &choice->lock, error));
     choice->device = kg_format("cuda:%d", choice->ordinal);
-    return probe(choice, choice->provider, error);
+    return probe(choice, choice->provider, choice->bench, error);
 }
 
 static int use_auto(struct kg_choice *choice, const struct kg_paths *paths,
@@ -80,7 +82,7 @@ static int use_auto(struct kg_choice *choice, const struct kg_paths *paths,
     kg_error_init(&why);
     if (kg_paths_provider(paths, "cuda", &choice->provider, &why) == 0) {
         KG_TRY(kg_lock_device(choice->ordinal, &choice->lock, error));
-        if (probe(choice, choice->provider, &why) == 0) {
+        if (probe(choice, choice->provider, choice->bench, &why) == 0) {
             choice->device = kg_format("cuda:%d", choice->ordinal);
             return 0;
         }
@@ -94,14 +96,37 @@ static int use_auto(struct kg_choice *choice, const struct kg_paths *paths,
     return use_emu(choice, paths, error);
 }
 
+/* Ceilings are the device's: kgate's own provider measures them, so that somebody's own needs
+   no kernels for that. */
+static int calibrate(struct kg_choice *choice, const struct kg_paths *paths,
+                     struct kg_error *error)
+{
+    struct kg_error why;
+    char *own = NULL;
+    kg_error_init(&why);
+    json_t *facts = json_incref(choice->facts);
+    kg_paths_provider(paths, "cuda", &own, &why);
+    int rc = probe(choice, own ? own : choice->provider, true, error);
+    json_t *bench = json_incref(json_object_get(choice->facts, "bench"));
+    json_decref(choice->facts);
+    choice->facts = facts;
+    if (bench)
+        json_object_set_new(facts, "bench", bench);
+    free(own);
+    return rc;
+}
+
 /* Somebody's own provider: only its device can tell whether it is a GPU. */
-static int use_named(struct kg_choice *choice, const char *file, struct kg_error *error)
+static int use_named(struct kg_choice *choice, const char *file,
+                     const struct kg_paths *paths, struct kg_error *error)
 {
     KG_TRY(kg_paths_named_provider("--provider", file, &choice->provider, error));
-    KG_TRY(use_gpu(choice, error));
+    KG_TRY(kg_lock_device(choice->ordinal, &choice->lock, error));
+    choice->device = kg_format("cuda:%d", choice->ordinal);
+    KG_TRY(probe(choice, choice->provider, false, error));
     /* The emulated device has no compute capability, a GPU always has one. */
     if (json_integer_value(json_object_get(choice->facts, "cc_major")) > 0)
-        return 0;
+        return choice->bench && !choice->interrupted ? calibrate(choice, paths, error) : 0;
     unlock(choice);
     if (choice->bench)
         return refuse_bench(choice, error);
@@ -121,7 +146,7 @@ int kg_choose(struct kg_choice *choice, const struct kg_options *options,
         KG_TRY(kg_paths_named_provider("--against", options->against, &choice->against,
                                        error));
     if (options->provider)
-        return use_named(choice, options->provider, error);
+        return use_named(choice, options->provider, paths, error);
     switch (options->device) {
     case KG_DEVICE_EMU:
         return use_emu(choice, paths, error);

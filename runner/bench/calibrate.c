@@ -140,10 +140,16 @@ int kg_calibrate(const struct kg_provider *provider, const struct kg_device_info
                       .ops = provider->ceiling,
                       .stream = stream,
                       .doing = "allocation"};
-    if (!b.ops || !b.device->graph_begin)
+    const char *lacks = provider->size < offsetof(struct kg_provider, norm) || !b.ops ||
+                                b.ops->size < sizeof *b.ops || !b.ops->copy ||
+                                !b.ops->read_sweep || !b.ops->empty || !b.ops->matmul
+                            ? "complete ceiling table"
+                        : !b.device->graph_begin ? "graphs"
+                                                 : NULL;
+    if (lacks)
         return kg_error_set(error, KG_E_UNSUPPORTED,
                             "provider %s cannot measure ceilings: it has no %s",
-                            provider->name, b.ops ? "graphs" : "ceiling table");
+                            provider->name, lacks);
     b.bytes = (size_t)2 << 30;
     while (b.bytes > device->mem_free / 4)
         b.bytes /= 2;
