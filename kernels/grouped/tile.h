@@ -104,7 +104,9 @@ static __device__ inline void run_tile(const struct grouped_view &g, const struc
 {
     using S = tile_shape<HEIGHT, DEPTH, STAGES>;
     const int steps = g.in / DEPTH;
-    const int warp_row = threadIdx.x / 32 / S::WARPS_ACROSS * S::WARP_ROWS;
+    const int warp = threadIdx.x / 32;
+    const bool in_tile = warp / S::WARPS_ACROSS * S::WARP_ROWS < t.rows &&
+                         warp % S::WARPS_ACROSS * S::WARP_OUTS < g.out - t.out;
     const row_loader<HEIGHT, DEPTH> rows(g, t);
     typename W::template loader<DEPTH> weights(g, t);
     float acc[S::WARP_ROWS / 16][S::WARP_OUTS / 8][4] = {};
@@ -129,7 +131,7 @@ static __device__ inline void run_tile(const struct grouped_view &g, const struc
             weights.start(stage + S::ROW_BYTES, (s + STAGES - 1) * DEPTH);
         }
         kg_cp_async_commit();
-        if (warp_row < t.rows)
+        if (in_tile)
             multiply_stage<S, DEPTH>(acc, shared + now * S::STAGE_BYTES);
         if (more)
             weights.finish(stage + S::ROW_BYTES);
