@@ -185,6 +185,6 @@ const struct kg_attention_ops kg_attention_table = {
     kg_decode_rows,
     kg_decode_seqs,
     kg_decode_dc,
-    nullptr,
-    nullptr,
+    kg_attention_prefill,
+    kg_attention_stage,
 };

@@ -1,5 +1,5 @@
 /*
- * The instances of the decode kernels, one translation unit each.
+ * The instances of the attention kernels, one translation unit each.
  */
 #ifndef KGATE_KERNELS_ATTENTION_LAUNCH_H
 #define KGATE_KERNELS_ATTENTION_LAUNCH_H
@@ -14,6 +14,14 @@ int launch_decode_vector(int head_dim, bool deep, const struct decode &p, int ro
                          struct CUstream_st *stream);
 int launch_decode_int8(int head_dim, bool deep, const struct decode &p, int rows,
                        struct CUstream_st *stream);
+
+struct prefill;
+int launch_prefill_bf16(int head_dim, bool single, const struct prefill &p,
+                        struct CUstream_st *stream);
+int launch_prefill_f16(int head_dim, bool single, const struct prefill &p,
+                       struct CUstream_st *stream);
+int launch_prefill_wgmma(int head_dim, bool f16, const struct prefill &p,
+                         struct CUstream_st *stream);
 
 int kg_attention_prefill(int arm, const struct kg_prefill *args,
                          struct CUstream_st *stream);

@@ -8,7 +8,8 @@
  *   |h_t| <= score * u * A_t      the score, with A_t = scale * sum |q k_t|
  *          + u * (m - s_t)        rounding of the difference s_t - M, M the kernel's maximum
  *          + 2u                   exp, within one ulp
- *          + weight               the weight's own rounding to a short format
+ *          + weight               the weight's own rounding to a short format, at least
+ *                                 weight_floor of the largest weight
  *          + rescales * 3u        each rescaling: exp (2u) and the product (u)
  *          + u * (m - min s)      the differences M - M' of the rescalings; they add up to
  *                                 no more than the range of the scores
@@ -186,7 +187,8 @@ static void attend(const struct kg_oracle_attention *a,
     for (int64_t t = first; t < end; t++) {
         const double *v = head->v + t * n;
         const double *terms = head->v_terms ? head->v_terms + t * n : v;
-        double weight_error = w[t] * h[t], rounding = w[t] * ops->value * ops->u;
+        double weight_error = w[t] * h[t] + ops->weight_floor / sum,
+               rounding = w[t] * ops->value * ops->u;
 #pragma omp simd reduction(max : v_max)
         for (int i = 0; i < n; i++) {
             r.bound[i] +=

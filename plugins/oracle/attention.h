@@ -30,13 +30,14 @@ struct kg_oracle_attention {
 /* How a kernel adds up: roundings on the longest path, u each. bound.c states the model in
    general, attention.c for this. */
 struct kg_oracle_attention_ops {
-    double u;        /* of an addition: 2^-24; 2^-23 where mma.sync accumulates */
-    double score;    /* of a product q * k (or a block's sum, with q_int8) */
-    double rescales; /* times that a weight is rescaled to a new maximum */
-    double sum;      /* of a weight in the sum of weights */
-    double value;    /* of a product weight * v */
-    double weight;   /* relative rounding of a weight itself, 0 if it stays f32 */
-    bool offset_32;  /* V Q5_1 is added as d * (32 + code) and m - 32d */
+    double u;            /* of an addition: 2^-24; 2^-23 where mma.sync accumulates */
+    double score;        /* of a product q * k (or a block's sum, with q_int8) */
+    double rescales;     /* times that a weight is rescaled to a new maximum */
+    double sum;          /* of a weight in the sum of weights */
+    double value;        /* of a product weight * v */
+    double weight;       /* relative rounding of a weight itself, 0 if it stays f32 */
+    double weight_floor; /* absolute rounding of small ones, the largest weight being 1 */
+    bool offset_32;      /* V Q5_1 is added as d * (32 + code) and m - 32d */
 };
 
 /*

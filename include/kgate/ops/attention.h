@@ -55,21 +55,24 @@ struct kg_decode {
 /* ---- prefill ---- */
 
 enum kg_prefill_arm {
-    KG_PREFILL_NAIVE = 0, /* f32, one query a warp: the second reference */
-    KG_PREFILL_FLASH = 1, /* mma.sync on bf16; K and V rounded to bf16 in the kernel */
-    KG_PREFILL_STAGED =
-        2,              /* FLASH on K and V that `stage` rounded beforehand; same bits */
-    KG_PREFILL_F16 = 3, /* FLASH with f16 in place of bf16 */
-    KG_PREFILL_SPLIT = 4, /* FLASH, where two groups of warps take every other key tile
-                              and are combined once at the end */
-    KG_PREFILL_WGMMA = 5, /* f16, wgmma, on K and V that `stage` rounded to f16; head_dim
-                              128, sm_90a */
+    KG_PREFILL_NAIVE = 0, /* f32, a warp a query: the second reference */
+    KG_PREFILL_BF16 = 1,  /* flash attention, mma.sync: q, K, V and the weights in bf16,
+                                  sums in f32 */
+    KG_PREFILL_F16 = 2,   /* the same in f16 */
+    KG_PREFILL_SINGLE_BF16 = 3, /* each half of the block's warps has half of head_dim, so
+                                  that wide heads take one pass; head_dim 256 and 512 */
+    KG_PREFILL_SINGLE_F16 = 4,
+    KG_PREFILL_WGMMA_BF16 = 5, /* wgmma, on a workspace; head_dim 128, sm_90a */
+    KG_PREFILL_WGMMA_F16 = 6,
 };
 
 enum kg_prefill_source {
-    KG_PREFILL_F32 = 0,       /* k, v: f32 [keys][n_kv_heads][head_dim] */
-    KG_PREFILL_CACHE = 1,     /* k, v: the cache of `layout`, unpacked in the kernel */
-    KG_PREFILL_WORKSPACE = 2, /* k, v: 16-bit [keys][n_kv_heads][head_dim], by `stage` */
+    KG_PREFILL_F32 = 0,   /* k, v: f32 [keys][n_kv_heads][head_dim] */
+    KG_PREFILL_CACHE = 1, /* k, v: the cache of `layout`, unpacked in the kernel */
+    KG_PREFILL_WORKSPACE =
+        2, /* k, v: [keys][n_kv_heads][head_dim] in the arm's 16-bit type,
+                                 by `stage`; the bits are those of the source it was made of.
+                                 Not for the naive arm */
 };
 
 struct kg_prefill {

@@ -1,0 +1,10 @@
+/*
+ * Prefill attention in bf16; prefill.h has the kernel.
+ */
+#include "kernels/attention/prefill.h"
+
+int launch_prefill_bf16(int head_dim, bool single, const struct prefill &p,
+                        struct CUstream_st *stream)
+{
+    return launch_flash<false>(head_dim, single, p, stream);
+}
