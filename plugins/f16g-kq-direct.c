@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plugins/grouped_cells.h"
-#include "plugins/oracle/oracle.h"
+#include "plugins/grouped_bench.h"
 
 struct row {
     const char *id;
@@ -31,24 +30,6 @@ static const struct row rows[] = {
 static const int32_t made_sizes[] = {1, 3, 17, 33, 64, 129, 200, 300};
 static const int32_t real_sizes[] = {5, 33, 64, 80, 129, 17};
 enum { N_MADE = 8, N_REAL = 6, LAYERS = 64 };
-
-/* Arbitrary bytes, the half-precision scales between 2^-4 and 2^-3, all different. */
-static void make_blocks(struct kg_cell *cell, const struct kg_oracle_type *type,
-                        uint8_t *blocks, size_t bytes)
-{
-    size_t block_bytes = (size_t)kg_type_info(type->type)->bytes;
-
-    for (size_t i = 0; i < bytes; i++)
-        blocks[i] = (uint8_t)((kg_pr_at(cell, i + 313) + 1) * 128);
-    for (size_t b = 0; b < bytes / block_bytes; b++)
-        for (int k = 0; k < 2; k++) {
-            int at = k ? type->min_at : type->half_at;
-            uint16_t half =
-                (uint16_t)(0x2c00 + (kg_pr_at(cell, b * 7 + (uint64_t)k) + 1) * 511);
-            if (at >= 0)
-                memcpy(blocks + b * block_bytes + at, &half, 2);
-        }
-}
 
 static const struct kg_tensor *carrier(struct kg_cell *cell, const struct row *row)
 {
@@ -169,7 +150,7 @@ static void run_made(struct kg_cell *cell, const void *row_)
     uint8_t *blocks = kg_alloc(cell, N_MADE * expert_bytes);
 
     for (int i = 0; i < N_MADE; i++)
-        make_blocks(cell, type, blocks + (size_t)i * expert_bytes, used);
+        kg_make_blocks(cell, type, blocks + (size_t)i * expert_bytes, used);
     g.experts = kg_alloc(cell, N_MADE * sizeof *g.experts);
     for (int i = 0; i < N_MADE; i++)
         g.experts[i] = N_MADE - 1 - i;
@@ -189,6 +170,41 @@ static void run_real(struct kg_cell *cell, const void *row_)
     compare(cell, kg_oracle_type(row->type), t->data, expert_bytes, &g);
 }
 
+/* Straight from the blocks, and by way of a copy in f16 that is made each time. */
+static void run_bench(struct kg_cell *cell, const void *shape)
+{
+    const struct kg_oracle_type *type = kg_oracle_type(KG_TYPE_Q4_K);
+    struct kg_groups g = kg_bench_groups(cell, shape);
+    size_t expert_bytes, n_y = (size_t)(g.pairs * g.out);
+    const void *blocks = kg_bench_weights(cell, &g, type, &expert_bytes);
+    struct kg_cost cost = kg_grouped_cost(&g, (double)expert_bytes);
+    struct kg_group_bufs bufs = kg_groups_upload(cell, &g);
+    size_t copy_bytes = (size_t)(g.n_experts * g.in * g.out) * 2;
+    struct kg_buf *dw = kg_input(cell, "w", blocks, (size_t)g.n_experts * expert_bytes);
+    struct kg_buf *dcopy = kg_scratch(cell, "copy", copy_bytes);
+    struct kg_buf *dy = kg_output(cell, "y", n_y * sizeof(float));
+
+    KG_ARM(cell, "copied", &cost, ({
+               struct kg_grouped p = kg_grouped_now(&g, &bufs, (int64_t)expert_bytes);
+               struct kg_grouped q = kg_grouped_now(&g, &bufs, g.in * g.out * 2);
+               KG_SEQ(KG_OPS(cell, grouped, dequantize_f16)(
+                          &p, type->type, kg_ptr(dw), kg_ptr(dcopy), kg_stream(cell)),
+                      KG_OPS(cell, grouped, gemm_f16)(&q, &kg_bench_form, kg_ptr(dcopy),
+                                                      kg_ptr(bufs.x), kg_ptr(dy),
+                                                      kg_stream(cell)));
+           }));
+    const float *copied = kg_fetch(dy);
+    kg_bench_check(cell, &g, type, blocks, expert_bytes, copied);
+    kg_reset(dy);
+    KG_ARM(cell, "direct", &cost, ({
+               struct kg_grouped p = kg_grouped_now(&g, &bufs, (int64_t)expert_bytes);
+               KG_OPS(cell, grouped, gemm_quant)
+               (&p, &kg_bench_form, type->type, kg_ptr(dw), kg_ptr(bufs.x), kg_ptr(dy),
+                kg_stream(cell));
+           }));
+    kg_check_exact(cell, "direct", kg_fetch(dy), copied, n_y, 4);
+}
+
 static void plan(struct kg_plan *p)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -196,6 +212,11 @@ static void plan(struct kg_plan *p)
                      &(struct kg_cell_spec){NULL, rows[i].role ? run_real : run_made,
                                             &rows[i], rows[i].role, 0},
                      "f16g-kq-direct.%s", rows[i].id);
+    for (size_t i = 0; i < 2; i++)
+        kg_plan_addf(p,
+                     &(struct kg_cell_spec){NULL, run_bench, &kg_bench_shapes[i], NULL,
+                                            KG_CELL_OPTIONAL},
+                     "f16g-kq-direct.bench.q4_k.%s", kg_bench_shapes[i].id);
 }
 
 static const struct kg_role roles[] = {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "plugins/grouped_cells.h"
+#include "plugins/grouped_bench.h"
 
 enum kind {
     PLAIN,
@@ -142,6 +142,106 @@ static void run_sm90(struct kg_cell *cell, const void *row)
     run(cell, row, true);
 }
 
+static void run_bench(struct kg_cell *cell, const void *shape)
+{
+    static const struct kg_named_form forms[] = {
+        {"trimmed", {1, 33, 1, 1}       },
+        {"all-128", {1, 1, 1, 0}        },
+        {"deep-32", {1, INT32_MAX, 1, 0}},
+    };
+    struct kg_groups g = kg_bench_groups(cell, shape);
+    size_t expert_bytes, n_y = (size_t)(g.pairs * g.out);
+    const void *w = kg_bench_weights(cell, &g, NULL, &expert_bytes);
+    struct kg_cost cost = kg_grouped_cost(&g, (double)expert_bytes);
+    struct kg_group_bufs bufs = kg_groups_upload(cell, &g);
+    struct kg_buf *dw = kg_input(cell, "w", w, (size_t)g.n_experts * expert_bytes);
+    struct kg_buf *dy = kg_output(cell, "y", n_y * sizeof(float));
+    const float *first = NULL;
+
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        kg_reset(dy);
+        KG_ARM(cell, forms[i].name, &cost, ({
+                   struct kg_grouped p = kg_grouped_now(&g, &bufs, (int64_t)expert_bytes);
+                   KG_OPS(cell, grouped, gemm_f16)
+                   (&p, &forms[i].form, kg_ptr(dw), kg_ptr(bufs.x), kg_ptr(dy),
+                    kg_stream(cell));
+               }));
+        const float *y = kg_fetch(dy);
+        if (first)
+            kg_check_exact(cell, forms[i].name, y, first, n_y, 4);
+        else
+            kg_bench_check(cell, &g, NULL, w, expert_bytes, first = y);
+    }
+}
+
+static void run_bench_sm90(struct kg_cell *cell, const void *shape)
+{
+    struct kg_groups g = kg_bench_groups(cell, shape);
+    size_t expert_bytes;
+    const void *w = kg_bench_weights(cell, &g, NULL, &expert_bytes);
+    struct kg_cost cost = kg_grouped_cost(&g, (double)expert_bytes);
+    struct kg_group_bufs bufs = kg_groups_upload(cell, &g);
+    struct kg_buf *dw = kg_input(cell, "w", w, (size_t)g.n_experts * expert_bytes);
+    struct kg_buf *dy = kg_output(cell, "y", (size_t)(g.pairs * g.out) * sizeof(float));
+
+    KG_ARM(cell, "sm90", &cost, ({
+               struct kg_grouped p = kg_grouped_now(&g, &bufs, (int64_t)expert_bytes);
+               KG_OPS(cell, grouped, sm90_gemm_f16)
+               (&p, kg_ptr(dw), kg_ptr(bufs.x), kg_ptr(dy), kg_stream(cell));
+           }));
+    kg_bench_check(cell, &g, NULL, w, expert_bytes, kg_fetch(dy));
+}
+
+/* Three experts so far apart that the last begins past 2^31 elements. What lies between
+   them is never read, so only the experts are uploaded. */
+static void run_far(struct kg_cell *cell, const void *unused)
+{
+    static const int32_t sizes[] = {5, 40, 129};
+    enum { IN = 128, OUT = 192, N = 3 };
+    const int64_t stride = (1ll << 30) + 4096; /* elements */
+    struct kg_groups g = kg_groups_made(cell, sizes, N, IN, OUT);
+    size_t n_y = (size_t)(g.pairs * OUT), expert = (size_t)IN * OUT;
+    uint16_t *w = kg_alloc(cell, N * expert * sizeof *w);
+    double *want = kg_alloc(cell, n_y * sizeof *want);
+    double *bound = kg_alloc(cell, n_y * sizeof *bound);
+
+    (void)unused;
+    if (kg_device(cell)->cc_major == 0)
+        kg_skip(cell, "device-unsupported", "4 GiB of weights");
+    fill_halves(cell, w, (int64_t)(N * expert), 101);
+    fill_halves(cell, g.x, g.n_rows * IN, 211);
+    struct kg_group_bufs bufs = kg_groups_upload(cell, &g);
+    struct kg_buf *dw =
+        kg_scratch(cell, "w", ((size_t)stride * (N - 1) + expert) * sizeof *w);
+    struct kg_buf *dy = kg_output(cell, "y", n_y * sizeof(float));
+    kg_oracle_grouped_all(&(struct kg_oracle_grouped){.groups = N,
+                                                      .in = IN,
+                                                      .out = OUT,
+                                                      .expert_stride = (int64_t)expert,
+                                                      .offsets = g.offsets,
+                                                      .scale = g.scale,
+                                                      .w = w,
+                                                      .x = g.x},
+                          want, bound);
+    for (size_t i = 0; i < kg_n_visitor_forms; i++) {
+        const struct kg_named_form *f = &kg_visitor_forms[i];
+        kg_reset(dy);
+        KG_ARM(cell, f->name, NULL, ({
+                   struct kg_grouped p = kg_grouped_now(&g, &bufs, stride * 2);
+                   const struct kg_device_ops *d = kg_provider(cell)->device;
+                   uint16_t *to = kg_ptr(dw);
+                   int rc = 0;
+                   for (size_t e = 0; !rc && e < N; e++)
+                       rc = d->upload(to + e * (size_t)stride, w + e * expert,
+                                      expert * sizeof *w);
+                   KG_SEQ(rc, KG_OPS(cell, grouped, gemm_f16)(&p, &f->form, to,
+                                                              kg_ptr(bufs.x), kg_ptr(dy),
+                                                              kg_stream(cell)));
+               }));
+        kg_check_bound(cell, f->name, kg_fetch(dy), want, bound, n_y);
+    }
+}
+
 static void plan(struct kg_plan *p)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -153,6 +253,18 @@ static void plan(struct kg_plan *p)
                 p,
                 &(struct kg_cell_spec){NULL, run_sm90, &rows[i], NULL, KG_CELL_OPTIONAL},
                 "f16g-sk.%s.sm90", rows[i].id);
+    kg_plan_add(p, &(struct kg_cell_spec){"f16g-sk.far-experts", run_far, NULL, NULL,
+                                          KG_CELL_OPTIONAL});
+    for (size_t i = 0; i < 2; i++) {
+        const struct kg_bench_shape *shape = &kg_bench_shapes[i];
+        kg_plan_addf(
+            p, &(struct kg_cell_spec){NULL, run_bench, shape, NULL, KG_CELL_OPTIONAL},
+            "f16g-sk.bench.%s", shape->id);
+        kg_plan_addf(
+            p,
+            &(struct kg_cell_spec){NULL, run_bench_sm90, shape, NULL, KG_CELL_OPTIONAL},
+            "f16g-sk.bench.%s.sm90", shape->id);
+    }
 }
 
 const struct kg_section kgate_section = {
