@@ -105,9 +105,7 @@ static void compare(const struct kg_output *a, const struct kg_output *b,
 {
     const struct kg_output *known = a->elem_bytes ? a : b;
     memset(d, 0, sizeof *d);
-    d->elem_bytes = known->elem_bytes      ? known->elem_bytes
-                    : a->bytes % 4 == 0 ? 4
-                                        : 1;
+    d->elem_bytes = known->elem_bytes ? known->elem_bytes : a->bytes % 4 == 0 ? 4 : 1;
     if (a->bytes % d->elem_bytes != 0)
         d->elem_bytes = 1;
     d->is_f32 = d->elem_bytes == 4 && (a->is_f32 || b->is_f32);
@@ -145,11 +143,11 @@ static json_t *value_json(const struct difference *d, const uint8_t *data)
 static json_t *difference_json(const struct difference *d, const struct kg_output *a,
                                const struct kg_output *b)
 {
-    json_t *json = json_pack(
-        "{s:I, s:I, s:i, s:{s:I, s:o, s:o}}", "count", (json_int_t)d->count, "differ",
-        (json_int_t)d->differ, "elem_bytes", (int)d->elem_bytes, "worst", "index",
-        (json_int_t)d->worst, "new", value_json(d, a->data), "old",
-        value_json(d, b->data));
+    json_t *json =
+        json_pack("{s:I, s:I, s:i, s:{s:I, s:o, s:o}}", "count", (json_int_t)d->count,
+                  "differ", (json_int_t)d->differ, "elem_bytes", (int)d->elem_bytes,
+                  "worst", "index", (json_int_t)d->worst, "new", value_json(d, a->data),
+                  "old", value_json(d, b->data));
     if (d->elem_bytes != 4)
         return json;
     json_t *ulp = json_object();
@@ -211,9 +209,8 @@ void kg_against_run(struct kg_host *host, const struct kg_plan_cell *plan,
         "{s:s, s:s, s:s, s:s, s:o, s:O, s:o, s:b, s:f}", "ev", "against", "id", plan->id,
         "verdict", kg_verdict_name(second->verdict), "reason",
         second->reason ? second->reason : "", "detail", kg_event_text(second->detail),
-        "failed_checks", second->failed_checks, "outputs",
-        compare_outputs(first, second), "same_inputs", first->inputs == second->inputs,
-        "seconds", second->seconds);
+        "failed_checks", second->failed_checks, "outputs", compare_outputs(first, second),
+        "same_inputs", first->inputs == second->inputs, "seconds", second->seconds);
     if (second->pairs)
         json_object_set(event, "pairs", second->pairs);
     kg_event_write(host->event_fd, event);

@@ -39,9 +39,9 @@ static void carry_over(struct kg_buf *buf, const uint8_t *from, int count)
                    "copies of", buf->name);
     for (int i = 0; i < count; i++)
         kg_cell_device(cell,
-                       host->seat.provider->device->upload(
-                           buf->copies[host->swapped] + buf->stride * (size_t)i,
-                           block->start, buf->bytes),
+                       host->seat.provider->device->upload(buf->copies[host->swapped] +
+                                                               buf->stride * (size_t)i,
+                                                           block->start, buf->bytes),
                        "copies of", buf->name);
 }
 
@@ -87,7 +87,8 @@ void kg_copies_drop(struct kg_cell *cell)
     const struct kg_host *host = cell->host;
     for (struct kg_buf *buf = cell->buffers; buf != NULL; buf = buf->next) {
         for (int side = 0; side < 2; side++) {
-            const struct kg_seat *seat = side == host->swapped ? &host->seat : &host->other;
+            const struct kg_seat *seat =
+                side == host->swapped ? &host->seat : &host->other;
             if (buf->copies[side] && !host->device_lost)
                 seat->provider->device->release(buf->copies[side]);
             buf->copies[side] = NULL;

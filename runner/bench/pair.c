@@ -56,7 +56,8 @@ void kg_pair_abort(struct kg_cell *cell)
 static json_t *pair_json(const struct kg_pair_run *pair)
 {
     const struct kg_pair_timing *t = &pair->timing;
-    struct kg_stats a = kg_stats_of(t->a_us, t->count), b = kg_stats_of(t->b_us, t->count);
+    struct kg_stats a = kg_stats_of(t->a_us, t->count),
+                    b = kg_stats_of(t->b_us, t->count);
     struct kg_stats ratio = kg_stats_of(t->ratio, t->count);
     json_t *ratios = json_array();
     for (size_t i = 0; i < t->count; i++)
@@ -80,7 +81,8 @@ static void finish(struct kg_cell *cell, int status)
     if (status == 0)
         json = pair_json(pair);
     else if (status != KG_E_DEVICE)
-        json = json_pack("{s:o}", "error", kg_event_text(kg_cell_device_text(cell, status)));
+        json =
+            json_pack("{s:o}", "error", kg_event_text(kg_cell_device_text(cell, status)));
     cell->host->device_lost = cell->host->device_lost || status == KG_E_DEVICE;
     kg_pair_abort(cell);
     if (json == NULL)
