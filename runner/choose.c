@@ -126,7 +126,8 @@ static int use_named(struct kg_choice *choice, const char *file,
     KG_TRY(probe(choice, choice->provider, false, error));
     /* The emulated device has no compute capability, a GPU always has one. */
     if (json_integer_value(json_object_get(choice->facts, "cc_major")) > 0)
-        return choice->bench && !choice->interrupted ? calibrate(choice, paths, error) : 0;
+        return choice->bench && !choice->interrupted ? calibrate(choice, paths, error)
+                                                     : 0;
     unlock(choice);
     if (choice->bench)
         return refuse_bench(choice, error);

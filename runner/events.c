@@ -239,7 +239,8 @@ static bool check_against(struct kg_event *event, char *fault, size_t size)
             return fault_in(fault, size, "against", "outputs", "lacks a count");
     for (size_t i = 0; i < json_array_size(failed); i++)
         if (!json_is_string(json_array_get(failed, i)))
-            return fault_in(fault, size, "against", "failed_checks", "holds something else");
+            return fault_in(fault, size, "against", "failed_checks",
+                            "holds something else");
     return check_verdict(event, "against", fault, size);
 }
 
@@ -274,9 +275,9 @@ static const struct kind {
     bool (*check)(struct kg_event *event, char *fault, size_t size);
     struct field fields[20];
 } kinds[] = {
-    {"hello",  KG_EVENT_HELLO, NULL,        {{"protocol", COUNT, true}}                    },
+    {"hello",   KG_EVENT_HELLO, NULL,          {{"protocol", COUNT, true}}                    },
     {"device",
-     KG_EVENT_DEVICE,          NULL,
+     KG_EVENT_DEVICE,           NULL,
      {{"name", STRING, true},
       {"cc_major", COUNT, false},
       {"cc_minor", COUNT, false},
@@ -292,14 +293,14 @@ static const struct kind {
       {"provider", OBJECT, true},
       {"against", OBJECT, false},
       {"health", OBJECT, false},
-      {"bench", OBJECT, false}}                                                            },
-    {"plan",   KG_EVENT_PLAN,  check_plan,  {{"cells", ARRAY, true}, {"last", BOOL, false}}},
+      {"bench", OBJECT, false}}                                                               },
+    {"plan",    KG_EVENT_PLAN,  check_plan,    {{"cells", ARRAY, true}, {"last", BOOL, false}}},
     {"error",
-     KG_EVENT_ERROR,           check_error,
-     {{"code", STRING, true}, {"text", STRING, true}}                                      },
-    {"begin",  KG_EVENT_BEGIN, NULL,        {{"id", ID, true}}                             },
+     KG_EVENT_ERROR,            check_error,
+     {{"code", STRING, true}, {"text", STRING, true}}                                         },
+    {"begin",   KG_EVENT_BEGIN, NULL,          {{"id", ID, true}}                             },
     {"check",
-     KG_EVENT_CHECK,           check_check,
+     KG_EVENT_CHECK,            check_check,
      {{"id", ID, true},
       {"name", STRING, true},
       {"class", STRING, true},
@@ -312,9 +313,9 @@ static const struct kind {
       {"bad", COUNT, false},
       {"count", COUNT, false},
       {"text", STRING, false},
-      {"detail", STRING, false}}                                                           },
+      {"detail", STRING, false}}                                                              },
     {"done",
-     KG_EVENT_DONE,            check_done,
+     KG_EVENT_DONE,             check_done,
      {{"id", ID, true},
       {"verdict", STRING, true},
       {"reason", STRING, false},
@@ -325,11 +326,11 @@ static const struct kind {
       {"notes", ARRAY, false},
       {"times", OBJECT, false},
       {"timings", OBJECT, false},
-      {"health", OBJECT, false}}                                                           },
-    {"bye",    KG_EVENT_BYE,   NULL,        {{"health", OBJECT, false}}                    },
-    {"again",  KG_EVENT_AGAIN, NULL,        {{"id", ID, true}}                             },
+      {"health", OBJECT, false}}                                                              },
+    {"bye",     KG_EVENT_BYE,   NULL,          {{"health", OBJECT, false}}                    },
+    {"again",   KG_EVENT_AGAIN, NULL,          {{"id", ID, true}}                             },
     {"against",
-     KG_EVENT_AGAINST,         check_against,
+     KG_EVENT_AGAINST,          check_against,
      {{"id", ID, true},
       {"verdict", STRING, true},
       {"reason", STRING, false},
@@ -338,7 +339,7 @@ static const struct kind {
       {"outputs", OBJECT, false},
       {"same_inputs", BOOL, false},
       {"pairs", OBJECT, false},
-      {"seconds", NUMBER, false}}                                                          },
+      {"seconds", NUMBER, false}}                                                             },
 };
 
 bool kg_event_parse(const char *line, size_t length, struct kg_event *event, char *fault,

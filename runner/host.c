@@ -93,7 +93,8 @@ static int calibrate(struct kg_host *host, json_t **bench, struct kg_error *erro
     if (!host->job.calibrate)
         return 0;
     struct kg_gpu_state before = kg_nvml_state();
-    KG_TRY(kg_calibrate(host->seat.provider, &host->seat.device, host->seat.stream, &found, error));
+    KG_TRY(kg_calibrate(host->seat.provider, &host->seat.device, host->seat.stream,
+                        &found, error));
     struct kg_gpu_state after = kg_nvml_state();
     *bench = kg_calibration_json(&found);
     json_object_set_new(*bench, "gpu_before", kg_gpu_state_json(&before));
@@ -186,8 +187,8 @@ static int open_device(const struct kg_job *job, struct kg_seat *seat,
                             "provider %s: there is no device on this machine", name);
     if (job->ordinal >= n_devices)
         return kg_error_set(error, KG_E_INVALID,
-                            "provider %s: no device %d, there are %d", name,
-                            job->ordinal, n_devices);
+                            "provider %s: no device %d, there are %d", name, job->ordinal,
+                            n_devices);
     struct kg_open_options options = {
         .size = sizeof options,
         .ordinal = job->ordinal,
@@ -203,8 +204,8 @@ static int open_device(const struct kg_job *job, struct kg_seat *seat,
     if (rc == 0)
         rc = d->stream_create(&seat->stream);
     if (rc != 0)
-        return kg_error_set(error, rc, "provider %s: device %d: %s", name,
-                            job->ordinal, d->last_error());
+        return kg_error_set(error, rc, "provider %s: device %d: %s", name, job->ordinal,
+                            d->last_error());
     struct kg_device_info *info = &seat->device;
     info->name[sizeof info->name - 1] = '\0';
     info->driver[sizeof info->driver - 1] = '\0';
@@ -232,10 +233,11 @@ static int open_other(struct kg_host *host, const char **code, struct kg_error *
     KG_TRY(kg_provider_load(&host->other.library, host->job.against,
                             &host->other.provider, error));
     if (host->other.provider == host->seat.provider)
-        return kg_error_set(error, KG_E_INVALID,
-                            "--against %s is the file that is under test; compare a build "
-                            "with itself by means of a copy",
-                            host->job.against);
+        return kg_error_set(
+            error, KG_E_INVALID,
+            "--against %s is the file that is under test; compare a build "
+            "with itself by means of a copy",
+            host->job.against);
     *code = "no-device";
     return open_device(&host->job, &host->other, error);
 }

@@ -32,7 +32,7 @@
 struct kg_job {
     json_t *json; /* owns every string below */
     bool plan_only;
-    bool probe_only; /* open the device, say what it is, end */
+    bool probe_only;      /* open the device, say what it is, end */
     const char *section;  /* the name the plugin must have, or NULL */
     const char *plugin;   /* absolute path */
     const char *provider; /* absolute path; NULL only in plan mode */
@@ -128,8 +128,8 @@ struct kg_host {
     struct kg_seat seat;  /* the provider that works now: the one under test */
     struct kg_seat other; /* --against: the one that does not; its provider may be NULL */
     bool swapped;         /* the provider compared with is the one that works */
-    bool device_lost;  /* KG_E_DEVICE was seen: only last_error() may be called */
-    uint64_t pr_shift; /* added to the index of the test vector */
+    bool device_lost;     /* KG_E_DEVICE was seen: only last_error() may be called */
+    uint64_t pr_shift;    /* added to the index of the test vector */
     struct kg_host_artifact *artifacts;
     size_t n_artifacts;
     struct kg_plan plan;

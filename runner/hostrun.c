@@ -266,12 +266,11 @@ static void note_health(struct kg_result_section *section, const char *when,
 
 static void on_event(struct kg_hostrun *run, struct kg_event *event)
 {
-    static const char *const expected[] = {
-        "hello", "device", "plan", "begin or bye", "check or done", "against", "nothing",
-        "nothing"};
-    static const char *const names[] = {"hello", "device", "plan", "error",
-                                        "begin", "check",  "done", "bye",
-                                        "again", "against"};
+    static const char *const expected[] = {"hello",        "device",        "plan",
+                                           "begin or bye", "check or done", "against",
+                                           "nothing",      "nothing"};
+    static const char *const names[] = {"hello", "device", "plan", "error", "begin",
+                                        "check", "done",   "bye",  "again", "against"};
     struct kg_result_section *section = run->job->section;
     bool takes_plan = run->phase == KG_PHASE_PLAN ||
                       (run->phase == KG_PHASE_DEVICE && run->job->mode == KG_TASK_PLAN);

@@ -16,11 +16,11 @@ enum kg_phase {
     KG_PHASE_HELLO, /* what the host must send next */
     KG_PHASE_DEVICE,
     KG_PHASE_PLAN,
-    KG_PHASE_IDLE, /* begin or bye */
-    KG_PHASE_CELL, /* check or done */
+    KG_PHASE_IDLE,  /* begin or bye */
+    KG_PHASE_CELL,  /* check or done */
     KG_PHASE_AGAIN, /* against: the last cell runs on the other provider */
-    KG_PHASE_BYE,  /* nothing: it said bye */
-    KG_PHASE_OVER, /* it said error */
+    KG_PHASE_BYE,   /* nothing: it said bye */
+    KG_PHASE_OVER,  /* it said error */
 };
 
 /* Why the supervisor ended a host. */

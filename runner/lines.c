@@ -83,8 +83,7 @@ static void print_difference(const struct kg_progress *p, const json_t *against)
 {
     const char *key;
     json_t *entry;
-    json_t *differing =
-        json_object_get(json_object_get(against, "outputs"), "differing");
+    json_t *differing = json_object_get(json_object_get(against, "outputs"), "differing");
     json_object_foreach(differing, key, entry)
     {
         const json_t *worst = json_object_get(entry, "worst");
@@ -113,12 +112,14 @@ void kg_line_against(const struct kg_progress *p, const struct kg_result_cell *c
     fputs("         ", p->out);
     if (is_old)
         fprintf(p->out, "%s  ", cell->id);
-    kg_line_paint(p, is_new ? KG_STYLE_RED : is_old ? KG_STYLE_YELLOW : KG_STYLE_DIM,
-                  is_new   ? "only the new one fails"
-                  : is_old ? "only the old one fails"
-                  : strcmp(fails_on, "both") == 0
-                      ? "the old one fails too"
-                      : "neither fails");
+    kg_line_paint(p,
+                  is_new   ? KG_STYLE_RED
+                  : is_old ? KG_STYLE_YELLOW
+                           : KG_STYLE_DIM,
+                  is_new                          ? "only the new one fails"
+                  : is_old                        ? "only the old one fails"
+                  : strcmp(fails_on, "both") == 0 ? "the old one fails too"
+                                                  : "neither fails");
     if (strcmp(verdict, "PASS") != 0) {
         fprintf(p->out, ": old %s ", verdict);
         kg_line_text(p, reason ? reason : "");

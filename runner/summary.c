@@ -147,8 +147,9 @@ static void print_against(const struct kg_progress *p, const struct kg_result *r
             json_object_foreach(json_object_get(cell->against, "pairs"), arm, pair)
             {
                 if (!has_pairs)
-                    fputs("\nTimes, the new one by the old one, with the 95 % interval:\n",
-                          p->out);
+                    fputs(
+                        "\nTimes, the new one by the old one, with the 95 % interval:\n",
+                        p->out);
                 has_pairs = true;
                 print_pair(p, cell->id, arm, pair);
             }

@@ -135,10 +135,42 @@ static void read_verdict(struct kg_scan *s, struct kg_record_cell *c)
     kg_scan_fail(s, "verdict \"%.40s\" is none of PASS, FAIL, SKIP, ERROR", word);
 }
 
+static void read_outputs(struct kg_scan *s, struct kg_record_cell *c)
+{
+    const char *key;
+    if (!kg_scan_object(s))
+        return;
+    while (kg_scan_member(s, &key)) {
+        if (is(key, "compared"))
+            kg_scan_real(s, &c->outputs);
+        else if (is(key, "equal"))
+            kg_scan_real(s, &c->equal_outputs);
+        else
+            kg_scan_skip(s, NULL, NULL);
+    }
+}
+
+static void read_against(struct kg_scan *s, struct kg_record_cell *c)
+{
+    const char *key;
+    if (!kg_scan_object(s))
+        return;
+    while (kg_scan_member(s, &key)) {
+        if (is(key, "fails_on"))
+            kg_scan_string_or_null(s, &c->fails_on);
+        else if (is(key, "detail"))
+            kg_scan_string_or_null(s, &c->other_detail);
+        else if (is(key, "outputs") && kg_scan_peek(s) == KG_JSON_OBJECT)
+            read_outputs(s, c);
+        else
+            kg_scan_skip(s, NULL, NULL);
+    }
+}
+
 static void read_cell(struct kg_scan *s, struct kg_record *r, struct kg_record_cell *c)
 {
     const char *key;
-    *c = (struct kg_record_cell){.seconds = NAN};
+    *c = (struct kg_record_cell){.seconds = NAN, .outputs = NAN, .equal_outputs = NAN};
     if (!kg_scan_object(s))
         return;
     while (kg_scan_member(s, &key)) {
@@ -172,6 +204,8 @@ static void read_cell(struct kg_scan *s, struct kg_record *r, struct kg_record_c
             read_digests(s, r, c);
         else if (is(key, "params"))
             kg_scan_skip(s, &c->params, &c->params_size);
+        else if (is(key, "against") && kg_scan_peek(s) == KG_JSON_OBJECT)
+            read_against(s, c);
         else if (is(key, "timings"))
             kg_record_read_timings(s, r, c);
         else

@@ -104,6 +104,16 @@ static const char *particulars(const struct kg_record_cell *c)
     return c->detail;
 }
 
+/* --against: whether the other provider fails the cell too. */
+static const char *on_the_other(const struct kg_record_cell *c)
+{
+    if (!c->fails_on)
+        return "";
+    return strcmp(c->fails_on, "both") == 0  ? "; the other provider fails too"
+           : strcmp(c->fails_on, "new") == 0 ? "; the other provider does not fail"
+                                             : "";
+}
+
 /* The check that failed worst, for the line of a broken cell. */
 static const struct kg_record_check *failed_check(const struct kg_record_cell *c)
 {
@@ -135,12 +145,13 @@ static void add_broken(struct kg_diff *d, const struct kg_record_cell *b,
     struct kg_change *c;
     if (k)
         c = kg_diff_add(d, KG_CHANGE_BROKEN, b, h, causes,
-                        "%s -> %s: value %.4g over bound %.3g",
-                        b ? state(b, from) : "absent", state(h, to), k->value, k->bound);
+                        "%s -> %s: value %.4g over bound %.3g%s",
+                        b ? state(b, from) : "absent", state(h, to), k->value, k->bound,
+                        on_the_other(h));
     else
-        c = kg_diff_add(d, KG_CHANGE_BROKEN, b, h, causes, "%s -> %s%s%.300s",
+        c = kg_diff_add(d, KG_CHANGE_BROKEN, b, h, causes, "%s -> %s%s%.300s%s",
                         b ? state(b, from) : "absent", state(h, to),
-                        *particulars(h) ? ": " : "", particulars(h));
+                        *particulars(h) ? ": " : "", particulars(h), on_the_other(h));
     c->what = k ? k->name : NULL;
     c->head_value = k ? k->margin : (double)NAN;
     /* A crash, a hang or a NaN first, then by how far the bound was missed. */

@@ -55,6 +55,10 @@ struct kg_record_cell {
     struct kg_record_timing *timings;
     const char *params; /* JSON text, params_size bytes */
     size_t params_size;
+    /* --against; NULL and NaN if the cell did not run on another provider. */
+    const char *fails_on;          /* "neither", "new", "old", "both" */
+    const char *other_detail;      /* what the other provider came to */
+    double outputs, equal_outputs; /* compared, and equal to the bit */
 };
 
 struct kg_record_section {

@@ -64,6 +64,11 @@ static void put_card(FILE *out, const struct kg_record_cell *c)
         kg_put_xml(out, c->detail);
         fputs("</p>\n", out);
     }
+    if (c->fails_on)
+        fprintf(out, "<p>%s</p>\n",
+                strcmp(c->fails_on, "both") == 0
+                    ? "The provider it was compared with fails too."
+                    : "The provider it was compared with does not fail.");
     put_log(out, c->log_tail);
     if (c->repro) {
         fputs("<pre>", out);

@@ -126,6 +126,7 @@ void kg_report_write(FILE *out, const struct kg_report *report)
     fprintf(out, "</title>\n<style>%s</style></head>\n<body>\n", kg_report_style);
     put_header(out, report);
     kg_report_failures(out, report);
+    kg_report_against(out, report);
     kg_report_sections(out, report);
     kg_report_margins(out, report);
     kg_report_skips(out, report);

@@ -25,6 +25,7 @@ void kg_report_write(FILE *out, const struct kg_report *report);
 extern const char kg_report_style[];
 /* Cells that failed or could not be judged: what was seen and how to see it again. */
 void kg_report_failures(FILE *out, const struct kg_report *report);
+void kg_report_against(FILE *out, const struct kg_report *report);
 void kg_report_sections(FILE *out, const struct kg_report *report);
 /* A row a section, a dot a cell. */
 void kg_report_margins(FILE *out, const struct kg_report *report);

@@ -124,6 +124,15 @@ def test_adapter(k):
     expect("only the new one fails; stage-b/y: 5 of 35 differ" in out, out)
     expect("8 cells fail on the new one only, 0 on the old one only, 0 on both" in out, out)
 
+    # The page and the diff tell it too.
+    folder = k.folder / "examples/adapter"
+    sh(k.kgate, "report", "@latest", "-o", "page.html", cwd=folder)
+    page = (folder / "page.html").read_text()
+    expect("8 cells fail on the new one only, 0 on both" in page and
+           "compared with does not fail" in page, "the report page")
+    out = sh(k.kgate, "diff", "@previous", "@latest", cwd=folder, status=1)
+    expect("the other provider does not fail" in out, "kgate diff: " + out)
+
     # The other way round, and both.
     cells, out = k.run("adapter", *fast, "./good.so", "--against", "./bad.so")
     against = cells["dtypes.q8_0.stage-b.1056x7-m5"]["against"]
