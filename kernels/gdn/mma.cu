@@ -19,7 +19,7 @@ static constexpr int WARPS = 2, THREADS = 32 * WARPS, COLS = 16 * WARPS;
 static constexpr int WIDTH = GDN_DIM + 8; /* 8 rows at 16 bytes meet all banks */
 
 template <int C>
-struct mma_stage {
+struct alignas(16) mma_stage {
     struct kg_half w[C][WIDTH], q[C][WIDTH], k[C][WIDTH];
     struct kg_half p[C][C + 8];
     float u[C][COLS + 8];
