@@ -216,6 +216,13 @@ static struct kg_oracle_attention_ops ops_of(const struct shape *s, int arm)
         .weight_floor = arms[arm].rounding == KG_TYPE_F16 ? 0x1p-25 : 0,
     };
 
+    if (arm == WGMMA_BF16 || arm == WGMMA_F16) {
+        /* The sum takes the weights unrounded. 2^x is within 2^-22, twice what is counted
+           for an exponential and its rescaling. */
+        ops.product_weight = ops.weight;
+        ops.weight = 0;
+        ops.rescales = 2 * (tiles + 2);
+    }
     if (arm == NAIVE)
         ops = (struct kg_oracle_attention_ops){
             .u = 0x1p-24,

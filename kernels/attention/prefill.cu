@@ -169,6 +169,14 @@ int kg_attention_prefill(int arm, const struct kg_prefill *args,
     case KG_PREFILL_SINGLE_F16:
         return launch_prefill_f16(args->head_dim, arm == KG_PREFILL_SINGLE_F16, p,
                                   stream);
+#if defined(KG_HAVE_SM90)
+    case KG_PREFILL_WGMMA_BF16:
+    case KG_PREFILL_WGMMA_F16:
+        if (args->source != KG_PREFILL_WORKSPACE)
+            return KG_E_UNSUPPORTED;
+        return launch_prefill_wgmma(args->head_dim, arm == KG_PREFILL_WGMMA_F16, p,
+                                    stream);
+#endif
     default:
         return KG_E_UNSUPPORTED;
     }

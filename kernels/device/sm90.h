@@ -174,6 +174,30 @@ static __device__ __forceinline__ void kg_named_barrier_arrive(int number, int t
     asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
+/* ---- conversions ---- */
+
+/* 2^x within 2^-22 of itself; results below 2^-126 are 0. */
+static __device__ __forceinline__ float kg_exp2_approx(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Two numbers rounded to nearest even, lo in bits 0..15: one instruction. */
+static __device__ __forceinline__ uint32_t kg_pack_half2_fast(float lo, float hi)
+{
+    uint32_t d;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
+    return d;
+}
+static __device__ __forceinline__ uint32_t kg_pack_bf162_fast(float lo, float hi)
+{
+    uint32_t d;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
+    return d;
+}
+
 /* ---- wgmma ---- */
 
 static __device__ __forceinline__ void kg_wgmma_fence(void)

@@ -19,10 +19,11 @@
  * keys does nothing. Then the sums:
  *
  *   |error of O| <= sum w_t |h_t| |v_t - O|  +  value * u * sum w_t |v_t|
- *                 + (sum * u + 2u) |O|
+ *                 + (sum * u + 2u) |O|  +  product_weight * sum w_t |v_t|
  *
  * where |v_t| is the magnitude of what is added: |d| (32 + code) + |m - 32d| where V is
- * added in these two parts. Terms of second order are covered by a factor 1 + 8 max h; the
+ * added in these two parts, and product_weight is the rounding of weights that the sum of
+ * weights does not share. Terms of second order are covered by a factor 1 + 8 max h; the
  * flush of weights below the normal range by 2^-126 times the largest |v|.
  *
  * Log-sum-exp m + log(sum): error sum w_t |h_t| + sum * u + 2u |lse|, and the log's own ulp.
@@ -187,12 +188,14 @@ static void attend(const struct kg_oracle_attention *a,
     for (int64_t t = first; t < end; t++) {
         const double *v = head->v + t * n;
         const double *terms = head->v_terms ? head->v_terms + t * n : v;
-        double weight_error = w[t] * h[t] + ops->weight_floor / sum,
-               rounding = w[t] * ops->value * ops->u;
+        double floor = ops->weight_floor / sum;
+        double weight_error = w[t] * h[t] + (ops->product_weight > 0 ? 0 : floor);
+        double rounding = w[t] * ops->value * ops->u;
+        double product = ops->product_weight > 0 ? w[t] * ops->product_weight + floor : 0;
 #pragma omp simd reduction(max : v_max)
         for (int i = 0; i < n; i++) {
-            r.bound[i] +=
-                weight_error * fabs(v[i] - r.out[i]) + rounding * fabs(terms[i]);
+            r.bound[i] += weight_error * fabs(v[i] - r.out[i]) + product * fabs(v[i]) +
+                          rounding * fabs(terms[i]);
             v_max = fmax(v_max, fabs(v[i]));
         }
     }

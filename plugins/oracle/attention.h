@@ -37,7 +37,9 @@ struct kg_oracle_attention_ops {
     double value;        /* of a product weight * v */
     double weight;       /* relative rounding of a weight itself, 0 if it stays f32 */
     double weight_floor; /* absolute rounding of small ones, the largest weight being 1 */
-    bool offset_32;      /* V Q5_1 is added as d * (32 + code) and m - 32d */
+    double
+        product_weight; /* as `weight`, where the sum of weights takes them unrounded */
+    bool offset_32;     /* V Q5_1 is added as d * (32 + code) and m - 32d */
 };
 
 /*

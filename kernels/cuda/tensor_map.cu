@@ -1,0 +1,34 @@
+/*
+ * Tensor maps, by the driver's function, which the runtime finds: nothing links libcuda.
+ */
+#include "kernels/cuda/tensor_map.h"
+
+#include "kernels/device/cuda.h"
+
+typedef decltype(&cuTensorMapEncodeTiled) encode_fn;
+
+static encode_fn find_encode(void)
+{
+    void *address = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000,
+                                         cudaEnableDefault, &found) != cudaSuccess ||
+        found != cudaDriverEntryPointSuccess)
+        return nullptr;
+    return (encode_fn)address;
+}
+
+int kg_tensor_map_16bit(CUtensorMap *map, const void *data, int rank,
+                        const uint64_t *size, const uint64_t *stride, const uint32_t *box)
+{
+    static const encode_fn encode = find_encode();
+    const uint32_t step[3] = {1, 1, 1};
+    if (!encode)
+        return KG_E_UNSUPPORTED;
+    const CUresult rc =
+        encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, (cuuint32_t)rank,
+               (void *)(uintptr_t)data, size, stride, box, step,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return rc == CUDA_SUCCESS ? KG_OK : KG_E_INVALID;
+}

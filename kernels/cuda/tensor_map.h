@@ -1,0 +1,21 @@
+/*
+ * cuda/tensor_map.h: describing a tensor to TMA, on the host.
+ */
+#ifndef KG_CUDA_TENSOR_MAP_H
+#define KG_CUDA_TENSOR_MAP_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+/*
+ * A map of 16-bit elements with `rank` dimensions (2 or 3), the fastest first: size[i]
+ * elements, stride[i] bytes from one index of dimension i + 1 to the next (multiples of 16),
+ * box[i] elements that one load takes. The box's rows, 64 elements, are written with the
+ * 128-byte swizzle; what lies outside the tensor is written as zeros. `data` is aligned to
+ * 16. Returns a kg_status: KG_E_UNSUPPORTED if the driver has no TMA.
+ */
+int kg_tensor_map_16bit(CUtensorMap *map, const void *data, int rank,
+                        const uint64_t *size, const uint64_t *stride,
+                        const uint32_t *box);
+
+#endif
