@@ -31,6 +31,48 @@ struct kg_weights kg_gemm_last_rows(struct kg_cell *cell, struct kg_weights w,
     return w;
 }
 
+/* Multiply-adds of one arm, in whole tiles, that the emulated device is given. */
+#define EMULATED_MAX 1.6e8
+
+struct kg_weights kg_gemm_fit(struct kg_cell *cell, struct kg_weights w, int64_t m)
+{
+    if (!kg_gemm_is_emulated(cell))
+        return w;
+    if ((double)w.in * 128 * (double)(m <= 16 ? 16 : (m + 63) / 64 * 64) > EMULATED_MAX)
+        kg_skip(cell, "device-unsupported", "too large for the emulated device");
+    return kg_gemm_last_rows(cell, w, 120);
+}
+
+struct kg_weights kg_gemm_tensor(struct kg_cell *cell, const char *role, const char *name,
+                                 enum kg_type type, int64_t m)
+{
+    const struct kg_tensor *tensor = kg_tensor(cell, role, name);
+
+    if (tensor->type != type)
+        kg_skip(cell, "not-applicable", "%s is %s here, %s pinned", tensor->name,
+                kg_type_name(tensor->type), kg_type_name(type));
+    return kg_gemm_fit(cell, kg_weights_of(cell, tensor), m);
+}
+
+struct kg_buf *kg_gemm_planes(struct kg_cell *cell, const struct kg_weights *w)
+{
+    const struct kg_type_info *info = kg_type_info(w->type->type);
+    bool is_q4_0 = w->type->type == KG_TYPE_Q4_0;
+    size_t codes = is_q4_0 ? 16 : 32, scales = (size_t)info->bytes - codes;
+    size_t n = (size_t)(w->out * (w->in / info->block));
+    size_t plane = (n * codes + 15) / 16 * 16;
+    uint8_t *to = kg_alloc(cell, plane + n * scales);
+    const uint8_t *from = w->data;
+
+    memset(to, 0xff, plane);
+    for (size_t i = 0; i < n; i++, from += info->bytes) {
+        /* both types have the scales in front */
+        memcpy(to + i * codes, from + scales, codes);
+        memcpy(to + plane + i * scales, from, scales);
+    }
+    return kg_input(cell, "w-planes", to, plane + n * scales);
+}
+
 struct kg_gemm kg_gemm_open(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
                             const float *x)
 {
@@ -133,14 +175,19 @@ void kg_gemm_check_near(struct kg_gemm *g, const char *name, const float *y,
     kg_check_band(g->cell, name, y, want, n, 1e-3, limit);
 }
 
+double *kg_gemm_exact(struct kg_gemm *g)
+{
+    if (!g->exact) {
+        g->exact = kg_alloc(g->cell, results(g) * sizeof *g->exact);
+        kg_oracle_must(g->cell, kg_oracle_linear_f32(g->w.type, g->w.data, g->x, g->exact,
+                                                     NULL, g->w.in, g->w.out, g->m));
+    }
+    return g->exact;
+}
+
 void kg_gemm_check_band(struct kg_gemm *g, const char *name, const float *y, double limit)
 {
-    size_t n = results(g);
-    double *want = kg_alloc(g->cell, n * sizeof *want);
-
-    kg_oracle_must(g->cell, kg_oracle_linear_f32(g->w.type, g->w.data, g->x, want, NULL,
-                                                 g->w.in, g->w.out, g->m));
-    kg_check_band(g->cell, name, y, want, n, 1e-3, limit);
+    kg_check_band(g->cell, name, y, kg_gemm_exact(g), results(g), 1e-3, limit);
 }
 
 void kg_gemm_check_same(struct kg_gemm *g, const char *name, const float *y,

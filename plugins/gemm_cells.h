@@ -15,7 +15,9 @@ struct kg_gemm {
     const float *x; /* [m][in] */
     struct kg_q8_1 act;
     struct kg_buf *dw, *dq, *dd, *ds;
-    double *want, *terms; /* of the codes; NULL until the first check needs them */
+    /* NULL until the first check needs them: the product of the codes with the magnitudes
+       of its terms, and that of the unquantized activations */
+    double *want, *terms, *exact;
 };
 
 /* True on a device that must not be given the shapes of the speed tables. */
@@ -24,6 +26,19 @@ bool kg_gemm_is_emulated(const struct kg_cell *cell);
 /* The last `rows` rows of w, or all if it has fewer; notes the cut. */
 struct kg_weights kg_gemm_last_rows(struct kg_cell *cell, struct kg_weights w,
                                     int64_t rows);
+
+/* The tensor `name` of the artifact, if it is a matrix of `type`; else the cell ends as SKIP
+   not-applicable. On the emulated device: its last rows, less than a tile; and a product
+   that takes seconds there ends as SKIP device-unsupported. */
+struct kg_weights kg_gemm_tensor(struct kg_cell *cell, const char *role, const char *name,
+                                 enum kg_type type, int64_t m);
+struct kg_weights kg_gemm_fit(struct kg_cell *cell, struct kg_weights w, int64_t m);
+
+/* w in split planes (kgate/ops/gemm.h; Q4_0 or NVFP4), what lies between them 0xFF. */
+struct kg_buf *kg_gemm_planes(struct kg_cell *cell, const struct kg_weights *w);
+
+/* The f64 product of the unquantized activations, [m][out]. */
+double *kg_gemm_exact(struct kg_gemm *g);
 
 /* Quantizes x and checks codes, scales and sums (exact); uploads everything. */
 struct kg_gemm kg_gemm_open(struct kg_cell *cell, const struct kg_weights *w, int64_t m,

@@ -36,8 +36,8 @@ static int read_name(struct loader *l, const struct kg_yaml_node *node, const ch
     KG_TRY(kg_yaml_string(l->yaml, node, what, name, l->error));
     if (!kg_text_is_name(*name))
         return kg_yaml_error(l->yaml, node, l->error,
-                             "%s: expected lower-case letters, digits and hyphens (at "
-                             "most 64), found \"%.80s\"",
+                             "%s: expected lower-case letters, digits, hyphens and "
+                             "underscores (at most 64), found \"%.80s\"",
                              what, *name);
     return 0;
 }

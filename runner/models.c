@@ -29,8 +29,8 @@ static int read_id(struct loader *l, const struct kg_yaml_node *node, const char
     KG_TRY(kg_yaml_string(l->yaml, node, what, id, l->error));
     if (!kg_text_is_name(*id))
         return kg_yaml_error(l->yaml, node, l->error,
-                             "%s: expected lower-case letters, digits and hyphens (at "
-                             "most 64), found \"%.80s\"",
+                             "%s: expected lower-case letters, digits, hyphens and "
+                             "underscores (at most 64), found \"%.80s\"",
                              what, *id);
     return 0;
 }

@@ -105,8 +105,8 @@ bool kg_text_bytes(const char *text, uint64_t *bytes)
 
 bool kg_text_is_name(const char *text)
 {
-    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");
-    return n > 0 && n <= 64 && text[n] == '\0' && text[0] != '-';
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-_");
+    return n > 0 && n <= 64 && text[n] == '\0' && text[0] != '-' && text[0] != '_';
 }
 
 /* Bytes of the well-formed sequence at p, 0 if there is none (Unicode table 3-7). */

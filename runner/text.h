@@ -17,7 +17,7 @@ bool kg_text_u64(const char *text, uint64_t max, uint64_t *value);
 bool kg_text_seconds(const char *text, double *seconds);
 /* "512MiB", "8GiB", "64KiB", "1TiB"; a unit is required. More than zero. */
 bool kg_text_bytes(const char *text, uint64_t *bytes);
-/* [a-z0-9][a-z0-9-]*, at most 64 characters: safe as part of a file name. */
+/* [a-z0-9][a-z0-9_-]*, at most 64 characters: safe as part of a file name. */
 bool kg_text_is_name(const char *text);
 /* Valid UTF-8 (no overlong forms, no surrogates, no NUL). On failure *bad is the offset
    of the first bad byte. */

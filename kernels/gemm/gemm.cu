@@ -53,7 +53,8 @@ static int run_form(const gemm_form *form, gemm_int8_args g, const void *w, int 
     for (int s = 0; s < 2; s++)
         g.row_bytes[s] = row_blocks * form->stream_bytes[s];
     g.w[0] = (const uint8_t *)w;
-    g.w[1] = g.w[0] + (blocks * form->stream_bytes[0] + 15) / 16 * 16;
+    if (form->stream_bytes[1])
+        g.w[1] = g.w[0] + (blocks * form->stream_bytes[0] + 15) / 16 * 16;
     g.partial = (float *)workspace;
     g.row_tiles = (g.out + GEMM_BM - 1) / GEMM_BM;
     g.token_tiles = (g.m + widths[width] - 1) / widths[width];
@@ -89,9 +90,46 @@ static int int8(int type, int layout, const void *w, const int8_t *q, const floa
     return run_form(found, g, w, form, workers, workspace, workspace_bytes, stream);
 }
 
+static int w4a4(int layout, const void *w, const uint8_t *w_scales, const uint8_t *codes,
+                const uint8_t *scales, const float *token_scale, float *y, int64_t in,
+                int64_t out, int64_t m, int form, int workers, void *workspace,
+                size_t workspace_bytes, struct CUstream_st *stream)
+{
+    static const gemm_form *const tables[] = {gemm_forms_w4a4};
+    const gemm_form *found = find_form(tables, 1, KG_TYPE_NVFP4, layout);
+    if (!found)
+        return KG_E_UNSUPPORTED;
+    if (m > 0 && (!scales || !pointer_fits(token_scale, 1, 4) ||
+                  !pointer_fits(w_scales, layout == KG_GEMM_CUTLASS, 16)))
+        return KG_E_INVALID;
+    gemm_int8_args g = {};
+    g.w[1] = w_scales;
+    g.q = (const int8_t *)codes;
+    g.x_scale = scales;
+    g.token_scale = token_scale;
+    g.y = y;
+    g.in = in;
+    g.out = out;
+    g.m = m;
+    return run_form(found, g, w, form, workers, workspace, workspace_bytes, stream);
+}
+
 extern const struct kg_gemm_ops kg_gemm_table;
 const struct kg_gemm_ops kg_gemm_table = {
     sizeof(struct kg_gemm_ops),
     int8,
     int8_workspace,
+    gemm_mirror_f16,
+    gemm_to_f16,
+    gemm_f16,
+    nvfp4_channels,
+    nvfp4_quantize,
+    w4a4,
+    nvfp4_residual,
+    cutlass_pack,
+    cutlass_unpack,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };

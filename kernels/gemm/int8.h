@@ -31,6 +31,8 @@
 #ifndef KGATE_KERNELS_GEMM_INT8_H
 #define KGATE_KERNELS_GEMM_INT8_H
 
+#include <type_traits>
+
 #include "kernels/gemm/source.h"
 
 struct gemm_int8_args {
@@ -240,6 +242,9 @@ static __device__ inline void gemm_unpack_w(const gemm_int8_args &g, unsigned ch
         p[s] = smem + slab % H::RING * H::RAW + (s ? H::RAW0 : 0) +
                r * H::pitch(s < S::STREAMS ? s : 0) + (S::align(s) < 16 ? at % 16 : 0);
     }
+    if (std::is_same<S, from_cutlass>::value)
+        p[1] = g.w[1] + (row0 / 128 * (g.units / 2) + slab * (S::SLAB / 64)) * 512 +
+               r % 32 * 16 + r / 32 * 4;
     struct unit32 unit;
     S::unpack(p[0], p[1], part, &unit);
 

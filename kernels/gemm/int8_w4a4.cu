@@ -5,5 +5,6 @@
 
 const gemm_form gemm_forms_w4a4[] = {
     gemm_make_form<from_blocks<fmt_nvfp4, 256>, 2>(KG_GEMM_BLOCKS),
+    gemm_make_form<from_cutlass, 2>(KG_GEMM_CUTLASS),
     {-1, 0, 0, 0, false, {0, 0}, {}},
 };

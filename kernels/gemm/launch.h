@@ -54,4 +54,22 @@ static constexpr gemm_form gemm_make_form(int layout)
 extern const gemm_form gemm_forms_q8_0[], gemm_forms_q4_0[], gemm_forms_super[];
 extern const gemm_form gemm_forms_nvfp4[], gemm_forms_w4a4[];
 
+int gemm_mirror_f16(int type, const void *w, void *to, int64_t n,
+                    struct CUstream_st *stream);
+int gemm_to_f16(const float *x, void *h, int64_t n, struct CUstream_st *stream);
+int gemm_f16(const void *mirror, const void *h, float *y, int64_t in, int64_t out,
+             int64_t m, struct CUstream_st *stream);
+int nvfp4_channels(const float *x, int64_t m, int64_t in, int k, float *amax,
+                   int32_t *channels, struct CUstream_st *stream);
+int nvfp4_quantize(const float *x, int64_t m, int64_t in, const int32_t *skip, int k,
+                   int levels, uint8_t *codes, uint8_t *scales, float *token_scale,
+                   struct CUstream_st *stream);
+int nvfp4_residual(const void *w, const float *x, const int32_t *channels, int k,
+                   float *y, int64_t in, int64_t out, int64_t m,
+                   struct CUstream_st *stream);
+int cutlass_pack(const void *w, uint8_t *codes, uint8_t *scales, int64_t in, int64_t out,
+                 struct CUstream_st *stream);
+int cutlass_unpack(const uint8_t *codes, const uint8_t *scales, void *w, int64_t in,
+                   int64_t out, struct CUstream_st *stream);
+
 #endif

@@ -102,6 +102,36 @@ inline __device__ void from_blocks<fmt_q6_k, 256>::unpack(const uint8_t *p,
         u->a[g] = d * (float)(int8_t)p[192 + 2 * part + g];
 }
 
+/* What CUTLASS's block-scaled GEMM takes (nvfp4.cu, pack): packed codes, even k in the low
+   nibble, and scales in atoms of 128 rows x 4, which stay in global memory: p1 is the place
+   of the row in the slab's first atom. */
+struct from_cutlass {
+    typedef fmt_nvfp4 format;
+    enum { SLAB = 256, STREAMS = 1 };
+    static constexpr __host__ __device__ int slab_bytes(int)
+    {
+        return 128;
+    }
+    static constexpr __host__ __device__ int align(int)
+    {
+        return 16;
+    }
+    static __device__ inline void unpack(const uint8_t *p0, const uint8_t *p1, int part,
+                                         struct unit32 *u)
+    {
+        const uint4 v = kg_load_uint4(p0 + 16 * part);
+        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+        for (int i = 0; i < 4; i++) {
+            uint32_t even, odd;
+            lookup16(words[i], E2M1_TABLE, &even, &odd);
+            u->c[2 * i] = __byte_perm(even, odd, 0x5140u);
+            u->c[2 * i + 1] = __byte_perm(even, odd, 0x7362u);
+        }
+        for (int g = 0; g < 2; g++)
+            u->a[g] = ue4m3_half(p1[part / 2 * 512 + part % 2 * 2 + g]);
+    }
+};
+
 /* Split planes: first the codes of all blocks, then, at the next multiple of 16 bytes, the
    scales of all blocks. A plane keeps the order of the blocks. */
 template <class T>
