@@ -4,6 +4,8 @@
  *   kg_bmul2          both products, each rounded once to nearest even; subnormals count
  *   kg_mma_bf16_from  D = A B + c, every element from the same c: kg_mma_bf16_16816 without
  *                     the registers that hold an initial D
+ *   kg_prmt           four bytes out of b:a; a selector nibble of 8 and more gives the sign
+ *                     of byte (nibble - 8) eight times. (CUDA's __byte_perm drops that bit.)
  */
 #ifndef KG_DEVICE_BF16X2_H
 #define KG_DEVICE_BF16X2_H
@@ -20,6 +22,17 @@ static inline uint32_t kg_bmul2(uint32_t a, uint32_t b)
                                     __uint_as_float(b & 0xffff0000u));
 }
 
+static inline uint32_t kg_prmt(uint32_t a, uint32_t b, uint32_t selector)
+{
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t s = selector >> 4 * i & 15u;
+        const uint32_t byte = (uint32_t)(((uint64_t)b << 32 | a) >> 8 * (s & 7u)) & 255u;
+        out |= (s < 8u ? byte : byte < 128u ? 0u : 255u) << 8 * i;
+    }
+    return out;
+}
+
 static inline void kg_mma_bf16_from(float d[4], const uint32_t a[4], const uint32_t b[2],
                                     float c)
 {
@@ -33,6 +46,14 @@ static __device__ __forceinline__ uint32_t kg_bmul2(uint32_t a, uint32_t b)
 {
     uint32_t d;
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
+static __device__ __forceinline__ uint32_t kg_prmt(uint32_t a, uint32_t b,
+                                                   uint32_t selector)
+{
+    uint32_t d;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
     return d;
 }
 

@@ -22,7 +22,8 @@
  * Moving the scale. x = code * scale is a bf16 (4 significant bits), so the tensor cores give
  * sub * scale, exactly, and (sub * scale) * s rounds like sub * (s * scale) as long as
  * s * scale is exact: no overflow, no bits lost below 2^-126. struct ranges sees to that;
- * where it cannot, the whole tile is computed in order.
+ * where it cannot, the whole tile is computed in order. MXFP4's s is a power of two, so
+ * (sub * scale) * s is exact too, and may be fused with the addition that follows.
  */
 #ifndef KGATE_KERNELS_DSV4_FP4_H
 #define KGATE_KERNELS_DSV4_FP4_H
@@ -93,6 +94,13 @@ static __device__ inline float ordered_output(const struct gemm_args &a, int64_t
     return sum;
 }
 
+/* sum + x * s, x being sub * scale: two roundings, the first of which MXFP4 does not need. */
+template <int KIND>
+static __device__ __forceinline__ float add_term(float sum, float x, float s)
+{
+    return KIND == KG_DSV4_MXFP4 ? fmaf(x, s, sum) : sum + x * s;
+}
+
 /* Whether the scales of a tile let the scale of the activations move into them: bits of the
    smallest and largest magnitudes, zero weight scales left out. */
 struct ranges {
@@ -107,7 +115,7 @@ static __device__ inline bool scale_moves(const struct ranges &r)
         return false;
     if (r.s_min > r.s_max) /* all of them 0 */
         return true;
-    return __uint_as_float(r.s_min) * __uint_as_float(r.scale_min) >= 0x1p-126f &&
+    return __uint_as_float(r.s_min) * __uint_as_float(r.scale_min) >= 0x1p-110f &&
            __uint_as_float(r.s_max) * __uint_as_float(r.scale_max) <= 0x1p100f;
 }
 
@@ -133,17 +141,33 @@ static __device__ inline uint32_t x_factor(float scale)
     return high | high << 16;
 }
 
-/* Four nibbles (bits 0..15) as pairs of bf16 in the order of kg_x_pairs. The magnitudes' two
-   bytes come from tables of eight; a selector nibble of 8 and more would repeat a sign. */
-static __device__ inline void w_pairs(uint32_t nibbles, uint32_t w[2])
+/* The two bytes of bf16 magnitudes of e2m1 codes 0..3; those of 4..7 are immediates below.
+   They come from shared memory, as the compiler would not keep constants in registers. */
+struct w_tables {
+    uint32_t low, high, sign;
+};
+
+/* Needs a barrier before they are read. */
+static __device__ inline void store_w_tables(uint32_t shared[3])
+{
+    if (threadIdx.x == 0) {
+        shared[0] = 0xc0800000u;
+        shared[1] = 0x3f3f3f00u;
+        shared[2] = 0x80808080u;
+    }
+}
+
+/* Four nibbles (bits 0..15) as pairs of bf16 in the order of kg_x_pairs. */
+static __device__ inline void w_pairs(const struct w_tables &t, uint32_t nibbles,
+                                      uint32_t w[2])
 {
     const uint32_t select = nibbles & 0x7777u;
-    const uint32_t low = __byte_perm(0xc0800000u, 0xc0804000u, select);
-    uint32_t high = __byte_perm(0x3f3f3f00u, 0x40404040u, select);
+    const uint32_t low = kg_prmt(t.low, 0xc0804000u, select);
+    uint32_t high = kg_prmt(t.high, 0x40404040u, select);
     /* 0xFF for a negative code and 0x80 for another: bit 0 is the sign */
-    high |= __byte_perm(0x80808080u, 0x80808080u, nibbles) << 7 & 0x80808080u;
-    w[0] = __byte_perm(low, high, 0x6240u);
-    w[1] = __byte_perm(low, high, 0x7351u);
+    high |= kg_prmt(t.sign, 0x80808080u, nibbles) << 7 & 0x80808080u;
+    w[0] = kg_prmt(low, high, 0x6240u);
+    w[1] = kg_prmt(low, high, 0x7351u);
 }
 
 /* Whether any of four codes is one for which the sum of a group may need its order, or a NaN:

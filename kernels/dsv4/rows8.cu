@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(THREADS) rows8_kernel(struct gemm_args a)
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
     KG_SHARED_DYNAMIC(shared);
-    KG_SHARED(uint32_t, range, [4]);
+    KG_SHARED(uint32_t, range, [7]); /* and w_tables */
     const struct layout<KIND> l(a.k);
     unsigned char *codes = shared + l.codes_at;
     float *s = (float *)(shared + l.s_at);
@@ -151,6 +151,7 @@ __global__ void __launch_bounds__(THREADS) rows8_kernel(struct gemm_args a)
     kg_cp_async_commit();
     if (threadIdx.x < 4)
         range[threadIdx.x] = threadIdx.x % 2 == 0 ? ~0u : 0u;
+    store_w_tables(range + 4);
     __syncthreads();
     load_scales<KIND>(a, col0, row0, l, s, factors, range);
     kg_cp_async_wait<1>();
@@ -172,6 +173,7 @@ __global__ void __launch_bounds__(THREADS) rows8_kernel(struct gemm_args a)
 
     const unsigned char *my_w = shared + g * l.w_stride + q * 2;
     const unsigned char *my_codes = codes + g * l.code_stride + q * 4;
+    const struct w_tables tables = {range[4], range[5], range[6]};
     float part[PARTS][4] = {};
     for (int j0 = 0; j0 < groups; j0 += KG_DSV4_PARTS) {
         if (j0 == KG_DSV4_PARTS) {
@@ -193,8 +195,8 @@ __global__ void __launch_bounds__(THREADS) rows8_kernel(struct gemm_args a)
                 x4[h] = kg_load_u32(my_codes + j * GROUP + h * 16);
                 look |= needs_look<GROUP>(x4[h]);
                 kg_x_pairs(x4[h], factor, x);
-                w_pairs(kg_load_u16(w), top);
-                w_pairs(kg_load_u16(w + 8 * l.w_stride), bottom);
+                w_pairs(tables, kg_load_u16(w), top);
+                w_pairs(tables, kg_load_u16(w + 8 * l.w_stride), bottom);
                 const uint32_t tile[4] = {top[0], bottom[0], top[1], bottom[1]};
                 if (h == 0)
                     kg_mma_bf16_from(d, tile, x, 0.0f);
@@ -214,10 +216,10 @@ __global__ void __launch_bounds__(THREADS) rows8_kernel(struct gemm_args a)
                 }
             }
             const float s0 = s[g * l.s_stride + j], s8 = s[(g + 8) * l.s_stride + j];
-            part[i][0] = part[i][0] + d[0] * s0;
-            part[i][1] = part[i][1] + d[1] * s0;
-            part[i][2] = part[i][2] + d[2] * s8;
-            part[i][3] = part[i][3] + d[3] * s8;
+            part[i][0] = add_term<KIND>(part[i][0], d[0], s0);
+            part[i][1] = add_term<KIND>(part[i][1], d[1], s0);
+            part[i][2] = add_term<KIND>(part[i][2], d[2], s8);
+            part[i][3] = add_term<KIND>(part[i][3], d[3], s8);
         }
     }
 

@@ -175,153 +175,167 @@ __global__ void __launch_bounds__(THREADS)
 template <int KIND>
 struct stage {
     static constexpr int POSITIONS = CHUNK / recipe<KIND>::STEPS;
+    static constexpr int S_CHUNKS = POSITIONS * 4; /* pieces of 16 bytes of a warp's s */
     static constexpr int W_AT = CHUNK * 2048;
     static constexpr int S_AT = W_AT + WARPS * CHUNK * 128;
     static constexpr int MARKS_AT = S_AT + WARPS * POSITIONS * 64;
     static constexpr int BYTES = MARKS_AT + CHUNK * 8;
 };
 
-/* What a warp knows while it walks along k. */
+/* What a thread knows while it walks along k. */
 template <int KIND>
 struct walk {
-    const unsigned char *scratch;
-    const struct plan<KIND> *p;
-    unsigned char *shared; /* STAGES stages */
-    int64_t row_tile, col_tile0;
-    int step, slot; /* the next step; where its stage is in shared memory */
+    unsigned char *shared; /* two stages */
+    int step, steps;       /* the next step, and all of them */
+    int rounds;            /* groups in a leaf */
+    struct w_tables tables;
+    /* where the thread's part of the next stage comes from */
+    const unsigned char *x, *w, *w_far, *s, *marks;
 };
 
-/* Starts the copy of stage `index` (steps CHUNK * index ..), if there is one. */
 template <int KIND>
-__device__ inline void fetch_stage(const struct walk<KIND> &k, int index)
+__device__ inline struct walk<KIND>
+walk_from(const struct plan<KIND> &p, const unsigned char *scratch, unsigned char *shared,
+          const uint32_t *tables) {
+    typedef stage<KIND> S;
+    const int i = threadIdx.x;
+    const int64_t col_tile = (int64_t)blockIdx.x * WARPS, row_tile = blockIdx.y;
+    struct walk<KIND> k;
+    k.shared = shared;
+    k.step = 0;
+    k.steps = (int)p.steps;
+    k.rounds = (int)p.rounds;
+    k.tables = {tables[0], tables[1], tables[2]};
+    k.x = scratch + p.x_at + row_tile * p.steps * 2048 + i * 16;
+    k.w = scratch + p.w_at + (col_tile + i / 64) * p.steps * 128 + i % 64 * 16;
+    k.w_far = k.w + 4 * p.steps * 128;
+    k.s = scratch + p.s_at + (col_tile + i / S::S_CHUNKS) * p.positions * 64 +
+          i % S::S_CHUNKS * 16;
+    k.marks = scratch + p.marks_at + (row_tile * p.positions + i) * 8;
+    return k;
+}
+
+/* Starts the copy of the next stage to `to`. */
+template <int KIND>
+__device__ __forceinline__ void fetch_stage(struct walk<KIND> &k, unsigned char *to)
 {
     typedef stage<KIND> S;
-    const struct plan<KIND> &p = *k.p;
-    if (index * CHUNK < p.steps) {
-        unsigned char *to = k.shared + index % STAGES * S::BYTES;
-        const int64_t step = (int64_t)index * CHUNK,
-                      position = (int64_t)index * S::POSITIONS;
-        const unsigned char *x =
-            k.scratch + p.x_at + (k.row_tile * p.steps + step) * 2048;
-        for (int i = threadIdx.x; i < CHUNK * 128; i += THREADS)
-            kg_cp_async_16(to + i * 16, x + i * 16);
-        for (int i = threadIdx.x; i < WARPS * CHUNK * 8; i += THREADS) {
-            const int64_t tile = k.col_tile0 + i / (CHUNK * 8);
-            kg_cp_async_16(to + S::W_AT + i * 16, k.scratch + p.w_at +
-                                                      (tile * p.steps + step) * 128 +
-                                                      i % (CHUNK * 8) * 16);
-        }
-        for (int i = threadIdx.x; i < WARPS * S::POSITIONS * 4; i += THREADS) {
-            const int64_t tile = k.col_tile0 + i / (S::POSITIONS * 4);
-            kg_cp_async_16(to + S::S_AT + i * 16,
-                           k.scratch + p.s_at + (tile * p.positions + position) * 64 +
-                               i % (S::POSITIONS * 4) * 16);
-        }
-        if (threadIdx.x < S::POSITIONS)
-            kg_cp_async_8(to + S::MARKS_AT + threadIdx.x * 8,
-                          k.scratch + p.marks_at +
-                              (k.row_tile * p.positions + position + threadIdx.x) * 8);
-    }
+    const int i = threadIdx.x;
+    static_assert(CHUNK * 2048 == 4 * THREADS * 16 &&
+                      CHUNK * WARPS * 128 == 2 * THREADS * 16,
+                  "a thread copies four pieces of x and two of w");
+#pragma unroll
+    for (int piece = 0; piece < 4; piece++)
+        kg_cp_async_16(to + (piece * THREADS + i) * 16, k.x + piece * THREADS * 16);
+    kg_cp_async_16(to + S::W_AT + i * 16, k.w);
+    kg_cp_async_16(to + S::W_AT + (THREADS + i) * 16, k.w_far);
+    if (i < WARPS * S::S_CHUNKS)
+        kg_cp_async_16(to + S::S_AT + i * 16, k.s);
+    if (i < S::POSITIONS)
+        kg_cp_async_8(to + S::MARKS_AT + i * 8, k.marks);
+    k.x += CHUNK * 2048;
+    k.w += CHUNK * 128;
+    k.w_far += CHUNK * 128;
+    k.s += S::POSITIONS * 64;
+    k.marks += S::POSITIONS * 8;
+}
+
+/* Waits for the stage of k.step, which begins a stage, and starts the one after it. */
+template <int KIND>
+__device__ __forceinline__ void next_stage(struct walk<KIND> &k)
+{
+    kg_cp_async_wait<0>();
+    __syncthreads(); /* also: everybody is done with the stage before */
+    if (k.step + CHUNK < k.steps)
+        fetch_stage(k, k.shared + (k.step / CHUNK + 1) % 2 * stage<KIND>::BYTES);
     kg_cp_async_commit();
 }
 
-/* Waits for the stage of k.step, which begins a stage, and starts a later one. */
-template <int KIND>
-__device__ inline void next_stage(struct walk<KIND> &k)
-{
-    const int index = k.step / CHUNK;
-    kg_cp_async_wait<STAGES - 2>();
-    __syncthreads(); /* also: everybody is done with the stage before */
-    fetch_stage(k, index + STAGES - 1);
-    k.slot = index % STAGES;
-}
-
-/* sub * scale of row r of a tile and the column whose nibbles are `nibbles[h * 4 + q]`, in k
-   order. Scaling by a power of two commutes with every rounding here. Out of line, as nearly
-   no group comes here. */
+/* The nibbles of the group's steps as A fragments. */
 template <int STEPS>
-__device__ __noinline__ float rare_sum(const unsigned char *x, int r,
-                                       const uint32_t *nibbles, int shift)
+__device__ __forceinline__ void load_w(const struct w_tables &tables, const uint32_t *w,
+                                       uint32_t a[STEPS][4])
 {
-    float sub = 0.0f;
-    for (int h = 0; h < STEPS; h++)
-        for (int q = 0; q < 4; q++) {
-            const uint32_t *pairs =
-                (const uint32_t *)(x + h * 2048 + r / 16 * 512 + (r % 8 * 4 + q) * 16 +
-                                   r / 8 % 2 * 8);
-            const uint32_t word = nibbles[h * 4 + q] >> shift;
-            for (int i = 0; i < 4;
-                 i++) { /* codes 0, 2 in the first pair, 1, 3 in the second */
-                const uint32_t pair = pairs[i % 2];
-                const float value =
-                    __uint_as_float(i < 2 ? pair << 16 : pair & 0xffff0000u);
-                sub = sub + value * kg_e2m1_to_f32((uint8_t)(word >> 4 * i));
-            }
-        }
-    return sub;
-}
-
-/* Adds the group at the next position to `sum` (or stores it there, if FIRST). */
-template <int KIND, bool FIRST, bool MARKED>
-__device__ __forceinline__ void add_group(const struct walk<KIND> &k, float sum[VALUES],
-                                          uint64_t marks)
-{
-    constexpr int STEPS = recipe<KIND>::STEPS;
-    typedef stage<KIND> S;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const unsigned char *base = k.shared + k.slot * S::BYTES;
-    const int at = k.step % CHUNK;
-    const unsigned char *x = base + at * 2048;
-    const uint32_t *w =
-        (const uint32_t *)(base + S::W_AT) + (warp * CHUNK + at) * 32 + lane;
-    const float2 s =
-        *(const float2 *)(base + S::S_AT + (warp * S::POSITIONS + at / STEPS) * 64 +
-                          lane / 4 * 8);
-    uint32_t a[STEPS][4], nibbles[STEPS * 4];
 #pragma unroll
     for (int h = 0; h < STEPS; h++) {
         uint32_t top[2], bottom[2];
         const uint32_t word = w[h * 32];
-        w_pairs(word, top);
-        w_pairs(word >> 16, bottom);
+        w_pairs(tables, word, top);
+        w_pairs(tables, word >> 16, bottom);
         a[h][0] = top[0];
         a[h][1] = bottom[0];
         a[h][2] = top[1];
         a[h][3] = bottom[1];
-        if (MARKED)
-            for (int q = 0; q < 4; q++)
-                nibbles[h * 4 + q] = __shfl_sync(KG_WARP_ALL, word, (lane & ~3) | q);
     }
+}
+
+/* Eight sums of the group: rows 16 pair + .. of the tile by the warp's columns. */
+template <int STEPS>
+__device__ __forceinline__ void multiply(const uint32_t a[STEPS][4],
+                                         const unsigned char *x, int pair, float d[8])
+{
 #pragma unroll
-    for (int pair = 0; pair < 4; pair++) {
-        float d[2][4];
-#pragma unroll
-        for (int h = 0; h < STEPS; h++) {
-            const uint4 b = kg_load_uint4(x + h * 2048 + pair * 512 + lane * 16);
-            const uint32_t b0[2] = {b.x, b.y}, b1[2] = {b.z, b.w};
-            if (h == 0) {
-                kg_mma_bf16_from(d[0], a[h], b0, 0.0f);
-                kg_mma_bf16_from(d[1], a[h], b1, 0.0f);
-            } else {
-                kg_mma_bf16_16816(d[0], a[h], b0);
-                kg_mma_bf16_16816(d[1], a[h], b1);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float term = d[i / 4][i % 4];
-            if (MARKED) {
-                const int r = pair * 16 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                if (marks >> r & 1u)
-                    term = rare_sum<STEPS>(x, r, nibbles, i % 4 < 2 ? 0 : 16);
-            }
-            term = term * (i % 4 < 2 ? s.x : s.y);
-            float *to = &sum[pair * 8 + i];
-            *to = FIRST ? term : *to + term;
+    for (int h = 0; h < STEPS; h++) {
+        const uint4 b = kg_load_uint4(x + h * 2048 + pair * 512 + threadIdx.x % 32 * 16);
+        const uint32_t b0[2] = {b.x, b.y}, b1[2] = {b.z, b.w};
+        if (h == 0) {
+            kg_mma_bf16_from(d, a[h], b0, 0.0f);
+            kg_mma_bf16_from(d + 4, a[h], b1, 0.0f);
+        } else {
+            kg_mma_bf16_16816(d, a[h], b0);
+            kg_mma_bf16_16816(d + 4, a[h], b1);
         }
     }
 }
 
+/* sub * scale of row r of a tile and a column, in k order: nibbles[h * 4 + q] >> shift are its
+   weights. Scaling by a power of two commutes with every rounding here. */
+template <int STEPS>
+__device__ inline float ordered_sum(const unsigned char *x, int r,
+                                    const uint32_t *nibbles, int shift)
+{
+    float sub = 0.0f;
+#pragma unroll 1
+    for (int i = 0; i < STEPS * 16; i++) {
+        const int h = i / 16, q = i / 4 % 4,
+                  e = i % 4; /* e 0, 2: first pair; 1, 3: second */
+        const uint32_t pair =
+            *(const uint32_t *)(x + h * 2048 + r / 16 * 512 + (r % 8 * 4 + q) * 16 +
+                                r / 8 % 2 * 8 + e % 2 * 4);
+        const float value = __uint_as_float(e < 2 ? pair << 16 : pair & 0xffff0000u);
+        const uint32_t code = nibbles[i / 4] >> (shift + 4 * e);
+        sub = sub + value * kg_e2m1_to_f32((uint8_t)code);
+    }
+    return sub;
+}
+
+/* The sums of a group some of whose rows need their order. Out of line: few come here. */
+template <int STEPS>
+__device__ __noinline__ void marked_group(const uint32_t *tables, const uint32_t *w,
+                                          const unsigned char *x, uint64_t marks,
+                                          float *sums)
+{
+    const int lane = threadIdx.x % 32;
+    const struct w_tables t = {tables[0], tables[1], tables[2]};
+    uint32_t a[STEPS][4], nibbles[STEPS * 4];
+    load_w<STEPS>(t, w, a);
+    for (int i = 0; i < STEPS * 4; i++)
+        nibbles[i] = __shfl_sync(KG_WARP_ALL, w[i / 4 * 32], (lane & ~3) | i % 4);
+#pragma unroll 1
+    for (int pair = 0; pair < 4; pair++) {
+        float d[8];
+        multiply<STEPS>(a, x, pair, d);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int r = pair * 16 + i / 4 * 8 + lane % 4 * 2 + i % 2;
+            sums[pair * 8 + i] = marks >> r & 1u
+                                     ? ordered_sum<STEPS>(x, r, nibbles, i % 4 / 2 * 16)
+                                     : d[i];
+        }
+    }
+}
+
+/* Adds the next group to `sum`, or stores it there if it is the FIRST. */
 template <int KIND, bool FIRST>
 __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUES])
 {
@@ -329,13 +343,32 @@ __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUE
     typedef stage<KIND> S;
     if (k.step % CHUNK == 0)
         next_stage(k);
-    const uint64_t marks = *(const uint64_t *)(k.shared + k.slot * S::BYTES +
-                                               S::MARKS_AT + k.step % CHUNK / STEPS * 8);
-    if (marks == 0)
-        add_group<KIND, FIRST, false>(k, sum, 0);
-    else
-        add_group<KIND, FIRST, true>(k, sum, marks);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at = k.step % CHUNK;
+    const unsigned char *base = k.shared + k.step / CHUNK % 2 * S::BYTES;
+    const unsigned char *x = base + at * 2048;
+    const uint32_t *w =
+        (const uint32_t *)(base + S::W_AT) + (warp * CHUNK + at) * 32 + lane;
+    const float2 s =
+        *(const float2 *)(base + S::S_AT + (warp * S::POSITIONS + at / STEPS) * 64 +
+                          lane / 4 * 8);
+    const uint64_t marks = *(const uint64_t *)(base + S::MARKS_AT + at / STEPS * 8);
     k.step += STEPS;
+    float d[VALUES];
+    if (marks == 0) {
+        uint32_t a[STEPS][4];
+        load_w<STEPS>(k.tables, w, a);
+#pragma unroll
+        for (int pair = 0; pair < 4; pair++)
+            multiply<STEPS>(a, x, pair, d + pair * 8);
+    } else {
+        const uint32_t tables[3] = {k.tables.low, k.tables.high, k.tables.sign};
+        marked_group<STEPS>(tables, w, x, marks, d);
+    }
+#pragma unroll
+    for (int i = 0; i < VALUES; i++) {
+        const float scale = i % 4 < 2 ? s.x : s.y;
+        sum[i] = FIRST ? d[i] * scale : add_term<KIND>(sum[i], d[i], scale);
+    }
 }
 
 /* The sum of the next N leaves. */
@@ -358,7 +391,7 @@ struct tree<KIND, 1> {
     {
         next_group<KIND, true>(k, sum);
 #pragma unroll 1
-        for (int64_t r = 1; r < k.p->rounds; r++)
+        for (int r = 1; r < k.rounds; r++)
             next_group<KIND, false>(k, sum);
     }
 };
@@ -366,11 +399,12 @@ struct tree<KIND, 1> {
 template <int KIND>
 __device__ inline bool tile_scales_move(const struct gemm_args &a,
                                         const struct plan<KIND> &p,
-                                        const unsigned char *scratch, uint32_t range[2])
+                                        const unsigned char *scratch, uint32_t range[5])
 {
     const int64_t tile = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (threadIdx.x < 2)
         range[threadIdx.x] = threadIdx.x == 0 ? ~0u : 0u;
+    store_w_tables(range + 2);
     __syncthreads();
     uint32_t low = ~0u, high = 0;
     const int64_t first = (int64_t)blockIdx.y * ROWS * (a.k / 128);
@@ -398,7 +432,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     tiles_kernel(struct gemm_args a, const unsigned char *scratch)
 {
     KG_SHARED_DYNAMIC(shared);
-    KG_SHARED(uint32_t, range, [2]);
+    KG_SHARED(uint32_t, range, [5]); /* and w_tables */
     const struct plan<KIND> p(a.m, a.n, a.k);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int64_t col0 = (int64_t)blockIdx.x * COLS + warp * 16;
@@ -416,13 +450,11 @@ __global__ void __launch_bounds__(THREADS, 1)
         return;
     }
 
-    struct walk<KIND> k = {
-        scratch, &p, shared, blockIdx.y, (int64_t)blockIdx.x *WARPS, 0, 0
-    };
-    float *waiting = (float *)(shared + STAGES * stage<KIND>::BYTES) + threadIdx.x;
+    float *waiting = (float *)(shared + 2 * stage<KIND>::BYTES) + threadIdx.x;
+    struct walk<KIND> k = walk_from<KIND>(p, scratch, shared, range + 2);
     float sum[VALUES];
-    for (int i = 0; i < STAGES - 1; i++)
-        fetch_stage(k, i);
+    fetch_stage(k, shared);
+    kg_cp_async_commit();
 #pragma unroll 1
     for (int chunk = 0; chunk < 1 << LEVELS; chunk++) {
         tree<KIND, LEAVES>::next(k, sum);
@@ -466,7 +498,7 @@ int kg_dsv4_tiles(const struct gemm_args &args, void *scratch, struct CUstream_s
     KG_TRY(KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0, prepare_kernel<KIND>, args,
                      (unsigned char *)scratch));
     return KG_LAUNCH(stream, dim3((unsigned)(p.col_tiles / WARPS), (unsigned)p.row_tiles),
-                     THREADS, STAGES * stage<KIND>::BYTES + LEVELS * VALUES * THREADS * 4,
+                     THREADS, 2 * stage<KIND>::BYTES + LEVELS * VALUES * THREADS * 4,
                      tiles_kernel<KIND>, args, (const unsigned char *)scratch);
 }
 
