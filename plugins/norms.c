@@ -248,12 +248,11 @@ static void run_rms_norm_q8_1(struct kg_cell *c, const void *row_)
     check_q8_1(c, row, fused, chain, y);
 }
 
-/* Of hard rows the second addend is a subnormal vector, which keeps the first one's
-   character. */
+/* Hard rows are added to rows of the same character. */
 static const float *addend(struct kg_cell *c, const struct row *row)
 {
-    return kg_pr(c, (size_t)(row->rows * row->cols), 67,
-                 row->input == HARD ? 0x1p-130f : 1.0f);
+    return row->input == HARD ? kg_hard_rows(c, row->rows, row->cols, 67)
+                              : kg_pr(c, (size_t)(row->rows * row->cols), 67, 1.0f);
 }
 
 static const float *sum_of(struct kg_cell *c, const float *a, const float *b, int64_t n)
