@@ -26,7 +26,7 @@ struct fmt_e4m3 {
 
 struct read_e4m3 {
     using F = fmt_e4m3;
-    enum { MAP = MAP_RUN, EXTRA = 0, OFFSET = 0, NEGATED = 0, PLANES = 1 };
+    enum { MAP = MAP_RUN, EXTRA = 0, OFFSET = 0, NEGATED = 0, PLANES = 1, ZERO_TAIL = 1 };
     static __device__ __host__ constexpr int plane_bytes(int)
     {
         return 1024;
@@ -80,7 +80,8 @@ static __device__ __forceinline__ void add_e4m3(float high[4], float low[4], uin
 
 /* Scale of the warp's 128 weights: those of a stage's row share o / 128, as do TILE_ROWS. */
 static __device__ __forceinline__ float block_scale(const struct product_args &p,
-                                                    const struct job &j, int chunk, int w)
+                                                    const struct job<read_e4m3> &j,
+                                                    int chunk, int w)
 {
     if (!p.block_scales)
         return 1.0f;
@@ -91,9 +92,9 @@ static __device__ __forceinline__ float block_scale(const struct product_args &p
 }
 
 template <>
-__device__ __forceinline__ void narrow_stage<read_e4m3>(const struct product_args &p,
-                                                        const struct job &j, int chunk,
-                                                        const uint8_t *stage, float *acc)
+__device__ __forceinline__ void
+narrow_stage<read_e4m3>(const struct product_args &p, const struct job<read_e4m3> &j,
+                        int chunk, const uint8_t *stage, float *acc)
 {
     using L = stage_layout<read_e4m3, 1>;
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -102,7 +103,7 @@ __device__ __forceinline__ void narrow_stage<read_e4m3>(const struct product_arg
     load_x_half(stage + L::x + 32 * (4 * w + (g >> 1)), t, mine);
     const int unit = 4 * w + t;
     const float d = *(const float *)(stage + L::d + 4 * unit);
-    const bool exists = (int64_t)chunk * 32 + unit < p.in / KG_UNIT;
+    const bool exists = chunk * STAGE_K + unit * KG_UNIT < p.k;
     float high[TILE_ROWS / 16][4] = {}, low[TILE_ROWS / 16][4] = {};
 #pragma unroll
     for (int u = 0; u < 4; u++) {
@@ -127,13 +128,14 @@ __device__ __forceinline__ void narrow_stage<read_e4m3>(const struct product_arg
 }
 
 static __device__ __forceinline__ void wide_e4m3(const struct product_args &p,
-                                                 const struct job &j, int chunk,
-                                                 const uint8_t *stage, float *acc)
+                                                 const struct job<read_e4m3> &j,
+                                                 int chunk, const uint8_t *stage,
+                                                 float *acc)
 {
     using L = stage_layout<read_e4m3, 8>;
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const float a = block_scale(p, j, chunk, w);
-    const int64_t left = p.in / KG_UNIT - (int64_t)chunk * 32 - 4 * w;
+    const int left = p.k / KG_UNIT - chunk * 32 - 4 * w;
 #pragma unroll
     for (int u = 0; u < 4; u++) {
         uint32_t b[4];
@@ -156,9 +158,9 @@ static __device__ __forceinline__ void wide_e4m3(const struct product_args &p,
 }
 
 template <>
-__device__ __forceinline__ void wide_stage<read_e4m3, 1>(const struct product_args &p,
-                                                         const struct job &j, int chunk,
-                                                         const uint8_t *stage, float *acc)
+__device__ __forceinline__ void
+wide_stage<read_e4m3, 1>(const struct product_args &p, const struct job<read_e4m3> &j,
+                         int chunk, const uint8_t *stage, float *acc)
 {
     wide_e4m3(p, j, chunk, stage, acc);
 }

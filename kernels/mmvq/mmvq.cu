@@ -31,25 +31,13 @@ static int check_tensor(const struct product_row *row, const struct kg_mmvq_tens
     return KG_OK;
 }
 
-/* Whether the fast kernel can take it, and how: 0 no, 1 with cp.async, 2 with bulk copies. */
-static int fast_way(const struct product_args &a, const struct product_row *row,
-                    int n_tensors)
+/* Whether the fast kernel can take it: it copies 16 bytes at a time. */
+static bool fast_fits(const struct product_args &a, int n_tensors)
 {
     for (int i = 0; i < n_tensors; i++)
         if ((uintptr_t)a.tensor[i].w % 16 != 0)
-            return 0;
-    if (a.in == 0)
-        return 0;
-#if defined(KG_HAVE_SM90) && !defined(KG_EMU)
-    /* Rows of d and s start at multiples of 16 bytes. Bulk copies leave what is behind the end
-       of a row; integer codes may be anything there, E4M3 codes not (NaN). */
-    const int64_t step = row->type == KG_TYPE_F8_E4M3 ? STAGE_K : 128;
-    if (a.in % step == 0 && ((uintptr_t)a.d | (uintptr_t)a.s) % 16 == 0)
-        return 2;
-#else
-    (void)row;
-#endif
-    return 1;
+            return false;
+    return a.in > 0 && a.in < 1 << 30;
 }
 
 static int count_jobs(struct product_args *a, int n_tensors)
@@ -113,18 +101,17 @@ static int kg_mmvq_product(int type, int layout, int scale_kind,
     a.d = d;
     a.s = row->minimum ? s : nullptr;
     a.in = in;
+    a.k = (int)in;
     a.m = m;
     a.width = width;
     a.parts = 1;
     a.row_scales = scale_kind == KG_SCALE_ROW;
     a.block_scales = scale_kind == KG_SCALE_BLOCK;
-    const int way = fast_way(a, row, n);
-    if (way == 0) {
+    if (!fast_fits(a, n)) {
         for (int i = 0; i < n; i++)
             KG_TRY(row->plain(a.tensor[i], q, d, s, in, m, scale_kind, stream));
         return KG_OK;
     }
-    a.bulk = way == 2;
     KG_TRY(count_jobs(&a, n));
     return row->fast(a, width == 1 ? 1 : width <= 8 ? 8 : 16, stream);
 }
@@ -154,11 +141,11 @@ static int kg_mmvq_ksplit(int type, const struct kg_mmvq_tensor *tensor, const i
     a.d = d;
     a.s = row->minimum ? s : nullptr;
     a.in = in;
+    a.k = (int)in;
     a.m = m;
     a.width = width;
     a.parts = 2;
     a.part_y = parts;
-    a.bulk = fast_way(a, row, 1) == 2;
     KG_TRY(count_jobs(&a, 1));
     KG_TRY(row->fast(a, width == 1 ? 1 : width <= 8 ? 8 : 16, stream));
     return kg_mmvq_ksplit_add(parts, tensor->y, m * tensor->out, tensor->scale, stream);

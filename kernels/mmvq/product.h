@@ -2,8 +2,7 @@
  * The fast product: weights staged through shared memory, dot products by matrix instructions.
  *
  * A block of eight warps takes TILE_ROWS rows of w at a time and walks along k in stages of
- * 1024 weights, which are copied a few stages ahead (by bulk copies where the device has
- * them, else by cp.async). In a stage each of the 32 lanes of the law (kernels/matvec/unit.h)
+ * 1024 weights, which are copied a few stages ahead by cp.async. In a stage each of the 32 lanes of the law (kernels/matvec/unit.h)
  * has one unit; warp w does those of lanes 4w .. 4w+3 for all rows. So the lane's units come
  * in the order l, l+32, ..., each is folded into the lane's own accumulator by
  *
@@ -26,14 +25,9 @@
 #ifndef KGATE_KERNELS_MMVQ_PRODUCT_H
 #define KGATE_KERNELS_MMVQ_PRODUCT_H
 
+#include "kernels/device/opaque.h"
 #include "kernels/mmvq/readers.h"
 #include "kgate/ops/mmvq.h"
-
-#if !defined(KG_EMU) && defined(KG_HAVE_SM90) &&                                         \
-    (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
-#include "kernels/device/sm90.h"
-#define KG_MMVQ_BULK 1
-#endif
 
 enum {
     PRODUCT_WARPS = 8,
@@ -59,12 +53,12 @@ struct product_args {
     const int8_t *q;
     const float *d, *s;
     int64_t in, m;
-    uint32_t tiles; /* of all tensors */
-    uint32_t jobs;  /* tiles * groups of rows of q * parts */
-    int width;      /* rows of q in a group */
-    int parts;      /* of k: 1, or 2 with `part_y` as the result */
-    float *part_y;  /* [parts][m][out] */
-    int bulk;       /* everything that is copied is aligned for bulk copies */
+    int k;                         /* in, again: below 2^30 */
+    uint32_t tiles;                /* of all tensors */
+    uint32_t jobs;                 /* tiles * groups of rows of q * parts */
+    int width;                     /* rows of q in a group */
+    int parts;                     /* of k: 1, or 2 with `part_y` as the result */
+    float *part_y;                 /* [parts][m][out] */
     bool row_scales, block_scales; /* E4M3 */
 };
 
@@ -101,155 +95,198 @@ struct stage_layout {
     /* Accumulators of half the block's threads. */
     static constexpr int values = TILE_ROWS / 16 * (COLS == 1 ? 2 : 4 * 4 * (COLS / 8));
     static constexpr int reduce = values * 4 * 32 * PRODUCT_WARPS / 2;
-    static constexpr int fit = (SHARED_LIMIT - reduce - 128) / bytes;
+    static constexpr int fit = (SHARED_LIMIT - reduce) / bytes;
     static constexpr int stages = fit > 4 ? 4 : fit < 2 ? 2 : fit;
-    static constexpr int total = stages * bytes + reduce + 128;
+    static constexpr int total = stages * bytes + reduce;
 };
 
 /* ---- copies ---- */
 
+/* Whether rows of plane i may start at other than multiples of 16 bytes. */
+template <class R>
+static constexpr __host__ __device__ bool plane_shifts(int i)
+{
+    const int block = R::plane_bytes(i) * (int)R::F::BLOCK / STAGE_K;
+    return block % 16 != 0 || (i > 0 && plane_shifts<R>(i - 1));
+}
+
+/* A tile of one tensor with a group of rows of q, and the stages of it that are done. */
+template <class R>
 struct job {
     int tensor, part;
-    int64_t row0; /* of w */
-    int64_t q0;   /* first row of q */
-    int chunk0, chunks;
+    int rows;              /* of w: TILE_ROWS, less in the last tile */
+    int64_t row0;          /* the first of them */
+    int64_t q0;            /* first row of q */
+    int chunk, chunks;     /* first stage, and how many */
+    int64_t at[R::PLANES]; /* where row0 starts in each plane, in bytes from w */
 };
-
-static __device__ __forceinline__ struct job find_job(const struct product_args &p,
-                                                      uint32_t index)
-{
-    struct job j;
-    uint32_t tile = index % p.tiles;
-    uint32_t rest = index / p.tiles;
-    const int all = (int)((p.in + STAGE_K - 1) / STAGE_K);
-    const int first = p.parts == 1 ? all : (all + 1) / 2;
-    j.part = (int)(rest % (uint32_t)p.parts);
-    j.q0 = (int64_t)(rest / (uint32_t)p.parts) * p.width;
-    j.chunk0 = j.part == 0 ? 0 : first;
-    j.chunks = j.part == 0 ? first : all - first;
-    j.tensor = 0;
-    while (tile >= p.tensor[j.tensor].tile_end)
-        j.tensor++;
-    if (j.tensor > 0)
-        tile -= p.tensor[j.tensor - 1].tile_end;
-    j.row0 = (int64_t)tile * TILE_ROWS;
-    return j;
-}
 
 static __device__ __host__ __forceinline__ int64_t min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Where in its tensor row o of plane i begins at weight 1024 * chunk. */
+/* Bytes of a row of plane i. */
 template <class R>
-static __device__ __forceinline__ int64_t piece_start(int64_t in, int64_t out, int i,
-                                                      int64_t o, int chunk)
+static __device__ __forceinline__ int64_t row_bytes(const struct product_args &p, int i)
 {
-    int64_t at = 0;
-    for (int k = 0; k < i; k++)
-        at += out * in * R::plane_bytes(k) / STAGE_K;
-    return at + o * (in * R::plane_bytes(i) / STAGE_K) +
-           (int64_t)chunk * R::plane_bytes(i);
+    return (int64_t)((unsigned)p.k / KG_UNIT) * R::plane_bytes(i) / 32;
 }
 
-template <class R, int COLS>
+template <class R>
+static __device__ __forceinline__ void find_job(const struct product_args &p,
+                                                uint32_t index, struct job<R> *j)
+{
+    uint32_t tile = index % p.tiles;
+    uint32_t rest = index / p.tiles;
+    const int all = (int)((unsigned)(p.k + STAGE_K - 1) / STAGE_K);
+    const int first = p.parts == 1 ? all : (all + 1) / 2;
+    j->part = (int)(rest % (uint32_t)p.parts);
+    j->q0 = (int64_t)(rest / (uint32_t)p.parts) * p.width;
+    j->chunk = j->part == 0 ? 0 : first;
+    j->chunks = j->part == 0 ? first : all - first;
+    j->tensor = 0;
+    while (tile >= p.tensor[j->tensor].tile_end)
+        j->tensor++;
+    if (j->tensor > 0)
+        tile -= p.tensor[j->tensor - 1].tile_end;
+    const int64_t out = p.tensor[j->tensor].out;
+    j->row0 = (int64_t)tile * TILE_ROWS;
+    j->rows = (int)min64(out - j->row0, TILE_ROWS);
+    int64_t plane = 0;
+    for (int i = 0; i < R::PLANES; i++) {
+        j->at[i] = plane + j->row0 * row_bytes<R>(p, i);
+        plane += out * row_bytes<R>(p, i);
+    }
+}
+
+/* How a plane is copied: a row by `lanes` threads, 16 bytes each, from the multiple of 16 at or
+   before its start (reads keep that phase), `at_once` rows at a time. */
+template <class R>
+struct plane_copy {
+    static constexpr __host__ __device__ int pieces(int i)
+    {
+        return (R::plane_bytes(i) + (plane_shifts<R>(i) ? 30 : 0)) / 16;
+    }
+    static constexpr __host__ __device__ int lanes(int i)
+    {
+        return pieces(i) <= 8 ? 8 : pieces(i) <= 16 ? 16 : 32;
+    }
+    static constexpr __host__ __device__ int at_once(int i)
+    {
+        return PRODUCT_THREADS / lanes(i);
+    }
+};
+
+/* What a thread copies next. */
+template <class R>
+struct copier {
+    const uint8_t *from[R::PLANES]; /* its first row's start in this stage */
+    const int8_t *q;                /* of its first row of q, with its 16 codes */
+    const float *d, *s;
+    int k;       /* first weight of the stage */
+    int rows;    /* of w */
+    int columns; /* rows of q */
+    bool inside; /* the tensor has rows behind these */
+};
+
+template <class R>
 static __device__ __forceinline__ void
-copy_stage(const struct product_args &p, const struct job &j, int chunk, uint8_t *stage)
+start_copier(const struct product_args &p, const struct job<R> &j, struct copier<R> *c)
 {
-    using L = stage_layout<R, COLS>;
-    const struct product_tensor &w = p.tensor[j.tensor];
-    const int64_t k0 = (int64_t)chunk * STAGE_K;
-    const int64_t left = min64(p.in - k0, STAGE_K);
-    for (int i = 0; i < R::PLANES; i++) {
-        const int bytes = (int)(left * R::plane_bytes(i) / STAGE_K);
-        const int per_row = (R::plane_bytes(i) + 15 + 15) / 16;
-        for (int n = threadIdx.x; n < TILE_ROWS * per_row; n += PRODUCT_THREADS) {
-            const int r = n / per_row, c = n % per_row;
-            const int64_t o = min64(j.row0 + r, w.out - 1);
-            const int64_t from = piece_start<R>(p.in, w.out, i, o, chunk);
-            const int64_t at = from / 16 * 16 + 16 * c, end = from + bytes;
-            uint8_t *to = stage + plane_at<R>(i) + r * row_stride<R>(i) + 16 * c;
-            if (at < end)
-                kg_cp_async_16(to, w.w + at, (int)min64(end - at, 16));
-            else if (c < (R::plane_bytes(i) + 15) / 16)
-                kg_cp_async_16(to, w.w, 0);
-        }
-    }
-    for (int n = threadIdx.x; n < COLS * (STAGE_K / 16); n += PRODUCT_THREADS) {
-        const int r = n / (STAGE_K / 16), c = n % (STAGE_K / 16);
-        const int64_t row = j.q0 + r;
-        const bool real = r < p.width && row < p.m && 16 * c < left;
-        kg_cp_async_16(stage + L::x + r * X_STRIDE + 16 * c,
-                       p.q + (real ? row * p.in + k0 + 16 * c : 0), real ? 16 : 0);
-    }
-    const int64_t units = p.in / KG_UNIT;
-    for (int n = threadIdx.x; n < COLS * 32; n += PRODUCT_THREADS) {
-        const int r = n / 32, c = n % 32;
-        const int64_t row = j.q0 + r;
-        const bool real = r < p.width && row < p.m && KG_UNIT * c < left;
-        const int64_t from = real ? row * units + k0 / KG_UNIT + c : 0;
-        kg_cp_async_4(stage + L::d + 4 * (r * D_STRIDE + c), p.d + from, real ? 4 : 0);
-        if (R::F::MINIMUM)
-            kg_cp_async_4(stage + L::s + 4 * (r * D_STRIDE + c), p.s + from,
-                          real ? 4 : 0);
-    }
-}
-
-#if defined(KG_MMVQ_BULK)
-/* The same by one warp: lane r copies row r of the weights, and of q. Columns that do not exist
-   keep what the stage held: their results are not used, and no column reads another's. */
-template <class R, int COLS>
-static __device__ __forceinline__ void bulk_stage(const struct product_args &p,
-                                                  const struct job &j, int chunk,
-                                                  uint8_t *stage, uint64_t *barrier)
-{
-    using L = stage_layout<R, COLS>;
-    const struct product_tensor &w = p.tensor[j.tensor];
-    const int r = threadIdx.x % 32;
-    const int64_t k0 = (int64_t)chunk * STAGE_K;
-    const int left = (int)min64(p.in - k0, STAGE_K);
-    const int64_t o = min64(j.row0 + r, w.out - 1);
-    const int64_t row = j.q0 + r;
-    const bool has_q = r < COLS && r < p.width && row < p.m;
-    const uint8_t *from[R::PLANES];
-    uint32_t bytes[R::PLANES], expected = 0;
-#pragma unroll
-    for (int i = 0; i < R::PLANES; i++) {
-        const int64_t at = piece_start<R>(p.in, w.out, i, o, chunk);
-        const int n = left * R::plane_bytes(i) / STAGE_K + (int)(at & 15);
-        from[i] = w.w + (at & ~(int64_t)15);
-        bytes[i] = (uint32_t)(n + 15) & ~15u;
-        if (i == R::PLANES - 1 && o == w.out - 1 && left == p.in - k0) {
-            /* The last bytes of the tensor are no multiple of 16: nothing behind them is
-               read. The end is copied by hand, and seen at the next barrier of the block. */
-            bytes[i] = (uint32_t)n & ~15u;
-            uint8_t *to = stage + plane_at<R>(i) + r * row_stride<R>(i);
-            for (int b = (int)bytes[i]; b < n; b++)
-                to[b] = from[i][b];
-        }
-        expected += bytes[i];
-    }
-    if (has_q)
-        expected += (uint32_t)left + (uint32_t)left / 8 * (R::F::MINIMUM ? 2 : 1);
-    kg_mbarrier_expect(barrier, expected);
+    const int tid = (int)threadIdx.x;
+    c->k = j.chunk * STAGE_K;
+    c->rows = j.rows;
+    c->inside = j.row0 + TILE_ROWS < p.tensor[j.tensor].out;
+    c->columns = (int)min64(p.width, p.m - j.q0);
 #pragma unroll
     for (int i = 0; i < R::PLANES; i++)
-        if (bytes[i] != 0)
-            kg_bulk_load(stage + plane_at<R>(i) + r * row_stride<R>(i), from[i], bytes[i],
-                         barrier);
-    if (has_q) {
-        const int64_t unit = row * (p.in / KG_UNIT) + k0 / KG_UNIT;
-        kg_bulk_load(stage + L::x + r * X_STRIDE, p.q + row * p.in + k0, (uint32_t)left,
-                     barrier);
-        kg_bulk_load(stage + L::d + 4 * r * D_STRIDE, p.d + unit, (uint32_t)left / 8,
-                     barrier);
-        if (R::F::MINIMUM)
-            kg_bulk_load(stage + L::s + 4 * r * D_STRIDE, p.s + unit, (uint32_t)left / 8,
-                         barrier);
+        c->from[i] = p.tensor[j.tensor].w + j.at[i] +
+                     (int64_t)j.chunk * R::plane_bytes(i) +
+                     tid / plane_copy<R>::lanes(i) * row_bytes<R>(p, i);
+    const int r = tid / (STAGE_K / 16);
+    c->q = p.q + (j.q0 + r) * p.in + c->k + tid % (STAGE_K / 16) * 16;
+    const int64_t unit = (j.q0 + tid / 32) * (p.in / KG_UNIT) + c->k / KG_UNIT + tid % 32;
+    c->d = p.d + unit;
+    c->s = p.s + unit;
+}
+
+/* Plane i of a stage. FULL: all rows exist, all weights too, and the tensor goes on behind
+   them, so that whole pieces may be read; otherwise nothing behind the end of a row is. */
+template <class R, bool FULL>
+static __device__ __forceinline__ void copy_plane(const struct product_args &p,
+                                                  const struct copier<R> &s, int i,
+                                                  int left, uint8_t *stage)
+{
+    const int tid = (int)threadIdx.x;
+    const int lanes = plane_copy<R>::lanes(i), at_once = plane_copy<R>::at_once(i);
+    const int pieces = plane_copy<R>::pieces(i);
+    const bool shifts = plane_shifts<R>(i);
+    const int c = tid % lanes, bytes = left / KG_UNIT * R::plane_bytes(i) / 32;
+    const int64_t step = at_once * row_bytes<R>(p, i);
+    uint8_t *to = stage + plane_at<R>(i) + tid / lanes * row_stride<R>(i) + 16 * c;
+    const uint8_t *row = s.from[i];
+#pragma unroll
+    for (int r0 = 0; r0 < TILE_ROWS; r0 += at_once) {
+        const int phase = shifts ? (int)((uintptr_t)row & 15) : 0;
+        const uint8_t *from = row - phase + 16 * c;
+#pragma unroll
+        for (int k = 0; k < pieces; k += lanes) {
+            const bool piece = k + lanes <= pieces || c + k < pieces;
+            const int n = bytes + phase - 16 * (c + k);
+            if (FULL && piece)
+                kg_cp_async_16(to + r0 * row_stride<R>(i) + 16 * k, from + 16 * k);
+            else if (!FULL && piece && r0 + tid / lanes < s.rows &&
+                     (R::ZERO_TAIL || n > 0))
+                kg_cp_async_16(to + r0 * row_stride<R>(i) + 16 * k, from + 16 * k,
+                               max(min(n, 16), 0));
+        }
+        row += step;
     }
 }
-#endif
+
+/* Rows and columns that do not exist keep what the stage held: no other reads it. */
+template <class R, int COLS>
+static __device__ __forceinline__ void copy_stage(const struct product_args &p,
+                                                  struct copier<R> *s, uint8_t *stage)
+{
+    using L = stage_layout<R, COLS>;
+    const int left = min(p.k - s->k, (int)STAGE_K), tid = (int)threadIdx.x;
+    if (s->inside && left == STAGE_K) {
+#pragma unroll
+        for (int i = 0; i < R::PLANES; i++)
+            copy_plane<R, true>(p, *s, i, STAGE_K, stage);
+    } else {
+        for (int i = 0; i < R::PLANES; i++)
+            copy_plane<R, false>(p, *s, i, left, stage);
+    }
+#pragma unroll
+    for (int i = 0; i < R::PLANES; i++)
+        s->from[i] += R::plane_bytes(i);
+    constexpr int at_once = PRODUCT_THREADS / (STAGE_K / 16);
+    const int r = tid / (STAGE_K / 16), x = tid % (STAGE_K / 16) * 16;
+    const int8_t *q = s->q;
+    uint8_t *to = stage + L::x + r * X_STRIDE + x;
+#pragma unroll
+    for (int r0 = 0; r0 < COLS; r0 += at_once) {
+        if (r0 + r < min(s->columns, COLS) && x < left)
+            kg_cp_async_16(to + r0 * X_STRIDE, q, 16);
+        q += at_once * p.in;
+    }
+    to = stage + L::d + 4 * (tid / 32 * D_STRIDE + tid % 32);
+#pragma unroll
+    for (int r0 = 0; r0 < COLS; r0 += PRODUCT_WARPS)
+        if (r0 + tid / 32 < s->columns && tid % 32 * KG_UNIT < left) {
+            const int64_t skip = r0 * (p.in / KG_UNIT);
+            kg_cp_async_4(to + 4 * r0 * D_STRIDE, s->d + skip);
+            if (R::F::MINIMUM)
+                kg_cp_async_4(to + L::s - L::d + 4 * r0 * D_STRIDE, s->s + skip);
+        }
+    s->q += STAGE_K;
+    s->d += STAGE_K / KG_UNIT;
+    s->s += STAGE_K / KG_UNIT;
+    s->k += STAGE_K;
+}
 
 /* ---- arithmetic ---- */
 
@@ -313,21 +350,30 @@ static __device__ __forceinline__ float dot_value(int main, int extra, float mai
                       : __int_as_float(main) - DOT_ZERO_F;
 }
 
+/* Where rows g + 8k, k < TILE_ROWS / 8, of a stage begin in each plane: at[i] + off[i]. Where
+   eight rows are a multiple of 16 bytes, `at` is that of row g, and `off` constant. Rows that
+   do not exist may be read at a wrong phase. */
 template <class R>
-static __device__ __forceinline__ void
-row_view(const struct product_args &p, const struct job &j, int chunk, int r, int *at)
+static __device__ __forceinline__ void row_view(const struct product_args &p,
+                                                const struct job<R> &j, int chunk, int g,
+                                                int k, int *at, int *off)
 {
-    const struct product_tensor &w = p.tensor[j.tensor];
-    const int64_t o = min64(j.row0 + r, w.out - 1);
-    for (int i = 0; i < R::PLANES; i++)
-        at[i] = plane_at<R>(i) + r * row_stride<R>(i) +
-                (int)(piece_start<R>(p.in, w.out, i, o, chunk) & 15);
+#pragma unroll
+    for (int i = 0; i < R::PLANES; i++) {
+        const bool odd = R::plane_bytes(i) * (int)R::F::BLOCK / STAGE_K % 2 != 0;
+        at[i] = plane_at<R>(i) + g * row_stride<R>(i);
+        off[i] = 8 * k * row_stride<R>(i);
+        if (plane_shifts<R>(i))
+            at[i] += ((int)j.at[i] + chunk * R::plane_bytes(i) +
+                      (g + (odd ? 8 * k : 0)) * (int)row_bytes<R>(p, i)) &
+                     15;
+    }
 }
 
 /* One stage for one row of q: acc[2 * group + half] of unit 4w + t, rows g and g + 8. */
 template <class R>
 static __device__ __forceinline__ void narrow_stage(const struct product_args &p,
-                                                    const struct job &j, int chunk,
+                                                    const struct job<R> &j, int chunk,
                                                     const uint8_t *stage, float *acc)
 {
     using L = stage_layout<R, 1>;
@@ -348,16 +394,16 @@ static __device__ __forceinline__ void narrow_stage(const struct product_args &p
     const int unit = 4 * w + t;
     const float d = *(const float *)(stage + L::d + 4 * unit);
     const float s = F::MINIMUM ? *(const float *)(stage + L::s + 4 * unit) : 0.0f;
-    const bool exists = (int64_t)chunk * 32 + unit < p.in / KG_UNIT;
+    const bool exists = chunk * STAGE_K + unit * KG_UNIT < p.k;
     float main_factor, extra_factor;
     R::factor(w, t, &main_factor, &extra_factor);
 #pragma unroll
     for (int group = 0; group < TILE_ROWS / 16; group++) {
-        int at[2][R::PLANES], main[4], extra[4];
+        int at[2][R::PLANES], off[2][R::PLANES], main[4], extra[4];
         uint32_t c[2][4][2], e[2][4][2];
         for (int h = 0; h < 2; h++) {
-            row_view<R>(p, j, chunk, 16 * group + 8 * h + g, at[h]);
-            R::codes(stage, at[h], w, t, c[h], e[h]);
+            row_view<R>(p, j, chunk, g, 2 * group + h, at[h], off[h]);
+            R::codes(stage, at[h], off[h], w, t, c[h], e[h]);
         }
         start_dots<R>(main, mine);
         for (int i = 0; i < 4; i++)
@@ -370,7 +416,7 @@ static __device__ __forceinline__ void narrow_stage(const struct product_args &p
         }
         for (int h = 0; h < 2; h++) {
             float a[2], m, v = acc[2 * group + h];
-            R::scales(stage, at[h], unit, a, &m);
+            R::scales(stage, at[h], off[h], w, t, a, &m);
             for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
                 v = fmaf(a[k],
                          d * dot_value<R>(main[2 * h + k], extra[2 * h + k], main_factor,
@@ -388,14 +434,14 @@ static __device__ __forceinline__ void narrow_stage(const struct product_args &p
    4w + u, i as in the fragment. */
 template <class R, int NT>
 static __device__ __forceinline__ void wide_stage(const struct product_args &p,
-                                                  const struct job &j, int chunk,
+                                                  const struct job<R> &j, int chunk,
                                                   const uint8_t *stage, float *acc)
 {
     using L = stage_layout<R, 8 * NT>;
     using F = typename R::F;
     constexpr int GROUPS = F::GROUP == 16 ? 2 : 1;
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const int64_t left = p.in / KG_UNIT - (int64_t)chunk * 32 - 4 * w;
+    const int left = p.k / KG_UNIT - chunk * 32 - 4 * w;
     uint32_t b[NT][4][2];
 #pragma unroll
     for (int n = 0; n < NT; n++)
@@ -404,13 +450,13 @@ static __device__ __forceinline__ void wide_stage(const struct product_args &p,
                            b[n][u]);
 #pragma unroll
     for (int group = 0; group < TILE_ROWS / 16; group++) {
-        int at[2][R::PLANES];
+        int at[2][R::PLANES], off[2][R::PLANES];
         uint32_t c[2][4][2], e[2][4][2];
         float a[2][2], m[2];
         for (int h = 0; h < 2; h++) {
-            row_view<R>(p, j, chunk, 16 * group + 8 * h + g, at[h]);
-            R::codes(stage, at[h], w, t, c[h], e[h]);
-            R::scales(stage, at[h], 4 * w + t, a[h], &m[h]);
+            row_view<R>(p, j, chunk, g, 2 * group + h, at[h], off[h]);
+            R::codes(stage, at[h], off[h], w, t, c[h], e[h]);
+            R::scales(stage, at[h], off[h], w, t, a[h], &m[h]);
         }
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -460,10 +506,10 @@ static __device__ __forceinline__ void wide_stage(const struct product_args &p,
 }
 
 /* The sums of a tile: `values` accumulators a thread, laid out as the stages leave them. */
-template <int COLS, int VALUES>
+template <class R, int COLS, int VALUES>
 static __device__ __forceinline__ void finish_tile(const struct product_args &p,
-                                                   const struct job &j, const float *acc,
-                                                   float *reduce)
+                                                   const struct job<R> &j,
+                                                   const float *acc, float *reduce)
 {
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32;
     const int half = PRODUCT_WARPS / 2;
@@ -510,41 +556,27 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, COLS == 16 ? 1 : 2)
     using L = stage_layout<R, COLS>;
     KG_SHARED_DYNAMIC(smem);
     float *reduce = (float *)(smem + L::stages * L::bytes);
-#if defined(KG_MMVQ_BULK)
-    uint64_t *barriers = (uint64_t *)(smem + L::stages * L::bytes + L::reduce);
-    if (p.bulk) {
-        if (threadIdx.x == 0) {
-            for (int i = 0; i < L::stages; i++)
-                kg_mbarrier_init(barriers + i, 32);
-            kg_mbarrier_init_fence();
-        }
-        __syncthreads();
-    }
-#endif
     /* Two walks over the same stages of the same jobs: what is computed now, and what is
        copied, stages - 1 ahead. */
+    uint8_t *const ring = kg_opaque(smem);
     uint32_t ahead_index = blockIdx.x;
-    int ahead_chunk = 0, ahead_slot = 0;
-    struct job ahead;
-    if (ahead_index < p.jobs)
-        ahead = find_job(p, ahead_index);
+    int ahead_left, ahead_slot = 0;
+    struct copier<R> ahead;
+    auto start_ahead = [&]() {
+        struct job<R> j;
+        find_job(p, ahead_index, &j);
+        start_copier(p, j, &ahead);
+        ahead_left = j.chunks;
+    };
+    start_ahead();
     auto copy_next = [&]() {
         if (ahead_index < p.jobs) {
-            uint8_t *stage = smem + ahead_slot * L::bytes;
-#if defined(KG_MMVQ_BULK)
-            if (p.bulk) {
-                if (threadIdx.x < 32)
-                    bulk_stage<R, COLS>(p, ahead, ahead.chunk0 + ahead_chunk, stage,
-                                        barriers + ahead_slot);
-            } else
-#endif
-                copy_stage<R, COLS>(p, ahead, ahead.chunk0 + ahead_chunk, stage);
+            copy_stage<R, COLS>(p, &ahead, ring + ahead_slot * L::bytes);
             ahead_slot = ahead_slot + 1 == L::stages ? 0 : ahead_slot + 1;
-            if (++ahead_chunk >= ahead.chunks) {
-                ahead_chunk = 0;
+            if (--ahead_left == 0) {
                 ahead_index += gridDim.x;
                 if (ahead_index < p.jobs)
-                    ahead = find_job(p, ahead_index);
+                    start_ahead();
             }
         }
         kg_cp_async_commit();
@@ -552,30 +584,23 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, COLS == 16 ? 1 : 2)
     for (int i = 0; i < L::stages - 1; i++)
         copy_next();
     int slot = 0;
-    uint32_t parity = 0;
     for (uint32_t index = blockIdx.x; index < p.jobs; index += gridDim.x) {
-        const struct job j = find_job(p, index);
+        struct job<R> j;
+        find_job(p, index, &j);
         float acc[L::values] = {};
         for (int c = 0; c < j.chunks; c++) {
-#if defined(KG_MMVQ_BULK)
-            if (p.bulk)
-                kg_mbarrier_wait(barriers + slot, parity);
-            else
-#endif
-                kg_cp_async_wait<L::stages - 2>();
+            /* The stage has landed, and nobody reads the one that is copied to next. */
+            kg_cp_async_wait<L::stages - 2>();
             __syncthreads();
             copy_next();
             const uint8_t *stage = smem + slot * L::bytes;
             if constexpr (COLS == 1)
-                narrow_stage<R>(p, j, j.chunk0 + c, stage, acc);
+                narrow_stage<R>(p, j, j.chunk + c, stage, acc);
             else
-                wide_stage<R, COLS / 8>(p, j, j.chunk0 + c, stage, acc);
-            if (++slot == L::stages) {
-                slot = 0;
-                parity ^= 1;
-            }
+                wide_stage<R, COLS / 8>(p, j, j.chunk + c, stage, acc);
+            slot = slot + 1 == L::stages ? 0 : slot + 1;
         }
-        finish_tile<COLS, L::values>(p, j, acc, reduce);
+        finish_tile<R, COLS, L::values>(p, j, acc, reduce);
     }
 }
 

@@ -20,7 +20,9 @@
  *   EXTRA       a second set of codes e: 0 none, 1 added to the first, 2 summed apart
  *   OFFSET      what is added to every code c
  *   NEGATED     the codes are those of -w
- *   codes       of the warp's four units; at[i] is the row's first byte in plane i
+ *   ZERO_TAIL   weights behind the end of a row must be 0, not just anything
+ *   codes       of the warp's four units, from a row whose first byte in plane i is
+ *               at[i] + off[i], off known when compiled
  *   scales      a[2], b of unit 4w + t
  *   factor      EXTRA == 2: dot = main * sum(c x) + extra * sum(e x) in unit u of warp w
  */
@@ -31,16 +33,18 @@
 
 enum { MAP_HALVES, MAP_RUN, MAP_NIBBLES, MAP_PAIRS };
 
-/* Word at byte `at` of shared memory: any address, a multiple of 4, two words of a multiple
-   of 8. The first reads up to seven bytes behind the word. */
-static __device__ __forceinline__ uint32_t word_any(const uint8_t *smem, int at)
+/* Word at byte at + off of shared memory, off known when compiled, so that its multiple of 4
+   goes into the instruction; word: at + off is a multiple of 4. word_any reads up to seven
+   bytes behind the word. */
+static __device__ __forceinline__ uint32_t word_any(const uint8_t *smem, int at, int off)
 {
-    const uint32_t *w = (const uint32_t *)(smem + (at & ~3));
+    at += off & 3;
+    const uint32_t *w = (const uint32_t *)(smem + (at & ~3) + (off & ~3));
     return __funnelshift_r(w[0], w[1], (unsigned)at * 8u);
 }
-static __device__ __forceinline__ uint32_t word(const uint8_t *smem, int at)
+static __device__ __forceinline__ uint32_t word(const uint8_t *smem, int at, int off)
 {
-    return *(const uint32_t *)(smem + at);
+    return *(const uint32_t *)(smem + at + off);
 }
 
 /* The eight codes of four bytes of nibbles through two tables of eight. A selector with its
@@ -69,6 +73,7 @@ static __device__ __forceinline__ void lookup_sum(uint32_t v, uint32_t low0,
     enum { MAP = map, EXTRA = extra, OFFSET = offset, NEGATED = negated }
 
 struct read_base {
+    enum { ZERO_TAIL = 0 };
     static __device__ __forceinline__ void factor(int, int, float *main, float *extra)
     {
         *main = 1.0f;
@@ -76,19 +81,45 @@ struct read_base {
     }
 };
 
-/* The scales as the format unpacks them; its codes are not used and cost nothing. */
-template <class F>
-static __device__ __forceinline__ void unit_scales(const uint8_t *smem, int at, int unit,
-                                                   float a[2], float *b)
+#define CODES                                                                            \
+    static __device__ __forceinline__ void codes(const uint8_t *smem, const int *at,     \
+                                                 const int *off, int w, int t,           \
+                                                 uint32_t c[4][2], uint32_t e[4][2])
+
+#define SCALES                                                                           \
+    static __device__ __forceinline__ void scales(const uint8_t *smem, const int *at,    \
+                                                  const int *off, int w, int t,          \
+                                                  float a[2], float *b)
+
+/* An integer 0 <= v < 2^23 as f32: the conversion instruction is slower than this. */
+static __device__ __forceinline__ float small_float(uint32_t v)
 {
-    struct unit32 u;
-    u.a[1] = 0.0f;
-    u.b[0] = 0.0f;
-    const int parts = F::BLOCK / KG_UNIT;
-    F::unpack(smem + at + unit / parts * F::BYTES, unit % parts, &u);
-    a[0] = u.a[0];
-    a[1] = u.a[1];
-    *b = u.b[0];
+    return __uint_as_float(0x4b000000u | v) - 8388608.0f;
+}
+
+/* Scale and minimum of unit t of the half from the 16 bytes d, dmin, scales of Q4_K and Q5_K,
+   at a multiple of 16. */
+static __device__ __forceinline__ void super_scales(const uint8_t *head, int half, int t,
+                                                    float a[2], float *b)
+{
+    const uint32_t halves = kg_load_u32(head);
+    const uint32_t x = head[4 + t], y = head[8 + t];
+    uint32_t sc = x & 63u, m = y & 63u;
+    if (half) {
+        const uint32_t z = head[12 + t];
+        sc = (z & 15u) | x >> 6 << 4;
+        m = z >> 4 | y >> 6 << 4;
+    }
+    a[0] = kg_half_to_f32(kg_half_from_bits((uint16_t)halves)) * small_float(sc);
+    *b = -(kg_half_to_f32(kg_half_from_bits((uint16_t)(halves >> 16))) * small_float(m));
+}
+
+/* ue4m3_half (codes.h) of bits 0..7 without branches: the bits of the code are those of an f32
+   that is 2^119 too small, subnormal or not. */
+static __device__ __forceinline__ float micro_scale(uint32_t code)
+{
+    const float v = __uint_as_float((code & 127u) << 20) * 0x1p119f;
+    return (code & 255u) == 127u ? 0.0f : v;
 }
 
 #define ONE_PLANE(bytes)                                                                 \
@@ -96,17 +127,19 @@ static __device__ __forceinline__ void unit_scales(const uint8_t *smem, int at, 
     static __device__ __host__ constexpr int plane_bytes(int)                            \
     {                                                                                    \
         return bytes;                                                                    \
-    }                                                                                    \
-    static __device__ __forceinline__ void scales(const uint8_t *smem, const int *at,    \
-                                                  int unit, float a[2], float *b)        \
-    {                                                                                    \
-        unit_scales<F>(smem, at[0], unit, a, b);                                         \
     }
 
-#define CODES                                                                            \
-    static __device__ __forceinline__ void codes(const uint8_t *smem, const int *at,     \
-                                                 int w, int t, uint32_t c[4][2],         \
-                                                 uint32_t e[4][2])
+/* The scales as the format unpacks them; its codes are not used and cost nothing. */
+#define FORMAT_SCALES(block, part)                                                       \
+    SCALES                                                                               \
+    {                                                                                    \
+        struct unit32 u;                                                                 \
+        F::unpack(smem + at[0] + off[0] + F::BYTES * (block), part, &u);                 \
+        a[0] = u.a[0];                                                                   \
+        (void)b;                                                                         \
+        (void)w;                                                                         \
+        (void)t;                                                                         \
+    }
 
 static __device__ __forceinline__ void nibbles(uint32_t v, uint32_t c[2])
 {
@@ -114,28 +147,41 @@ static __device__ __forceinline__ void nibbles(uint32_t v, uint32_t c[2])
     c[1] = v >> 4 & 0x0f0f0f0fu;
 }
 
+/* Eight codes of an even unit in the low nibbles, of the next one in the high. */
+static __device__ __forceinline__ void nibble_pair(uint2 v, uint32_t c[2][2])
+{
+    c[0][0] = v.x & 0x0f0f0f0fu;
+    c[0][1] = v.y & 0x0f0f0f0fu;
+    c[1][0] = v.x >> 4 & 0x0f0f0f0fu;
+    c[1][1] = v.y >> 4 & 0x0f0f0f0fu;
+}
+
 struct read_q4_0 : read_base {
     READER(fmt_q4_0, MAP_HALVES, 0, -8, 0);
     ONE_PLANE(576)
+    FORMAT_SCALES(4 * w + t, 0)
     CODES
     {
         (void)e;
+        const int b = at[0] + 72 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            nibbles(word_any(smem, at[0] + 18 * (4 * w + u) + 2 + 4 * t), c[u]);
+            nibbles(word_any(smem, b, off[0] + 18 * u + 2), c[u]);
     }
 };
 
 struct read_q8_0 : read_base {
     READER(fmt_q8_0, MAP_HALVES, 0, 0, 0);
     ONE_PLANE(1088)
+    FORMAT_SCALES(4 * w + t, 0)
     CODES
     {
         (void)e;
+        const int b = at[0] + 136 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
             for (int i = 0; i < 2; i++)
-                c[u][i] = word_any(smem, at[0] + 34 * (4 * w + u) + 2 + 16 * i + 4 * t);
+                c[u][i] = word_any(smem, b, off[0] + 34 * u + 2 + 16 * i);
     }
 };
 
@@ -145,14 +191,29 @@ struct read_q8_0 : read_base {
 struct read_q3_k : read_base {
     READER(fmt_q3_k, MAP_HALVES, 2, 0, 0);
     ONE_PLANE(440)
+    /* Two scales of six bits in the bytes of one word: low nibbles, and two bits on top. */
+    SCALES
+    {
+        (void)b;
+        const uint8_t *p = smem + at[0] + 110 * (w >> 1) + off[0];
+        const int half = w & 1;
+        const uint32_t low = kg_load_u16(p + 96 + 2 * t);
+        const uint32_t high = kg_load_u16(p + 104 + 2 * (t & 1));
+        const float d = load_half(p + 108);
+        const uint32_t v = (low >> 4 * half & 0x0f0fu) |
+                           (high >> (4 * half + 2 * (t >> 1)) & 0x0303u) << 4;
+        a[0] = d * (__uint_as_float(__byte_perm(v, 0x4b000000u, 0x7440)) - 8388640.0f);
+        a[1] = d * (__uint_as_float(__byte_perm(v, 0x4b000000u, 0x7441)) - 8388640.0f);
+    }
     CODES
     {
-        const int block = at[0] + 110 * (w >> 1), half = w & 1;
+        const int half = w & 1, high = at[0] + 110 * (w >> 1) + 4 * t;
+        const int low = high + 32 * half;
         const uint32_t bit = 0x01010101u << 4 * half;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            uint32_t q = word_any(smem, block + 32 + 32 * half + 16 * i + 4 * t);
-            uint32_t h = word_any(smem, block + 16 * i + 4 * t);
+            uint32_t q = word_any(smem, low, off[0] + 32 + 16 * i);
+            uint32_t h = word_any(smem, high, off[0] + 16 * i);
             c[0][i] = q & 0x03030303u;
             c[1][i] = q & 0x0c0c0c0cu;
             c[2][i] = q & 0x30303030u;
@@ -172,18 +233,17 @@ struct read_q3_k : read_base {
 struct read_q4_k : read_base {
     READER(fmt_q4_k, MAP_RUN, 0, 0, 0);
     ONE_PLANE(576)
+    SCALES
+    {
+        super_scales(smem + at[0] + 144 * (w >> 1) + off[0], w & 1, t, a, b);
+    }
     CODES
     {
         (void)e;
+        const int b = at[0] + 144 * (w >> 1) + 64 * (w & 1) + 8 * t;
 #pragma unroll
-        for (int pair = 0; pair < 2; pair++) {
-            uint2 v = kg_load_uint2(smem + at[0] + 144 * (w >> 1) + 16 + 64 * (w & 1) +
-                                    32 * pair + 8 * t);
-            c[2 * pair][0] = v.x & 0x0f0f0f0fu;
-            c[2 * pair][1] = v.y & 0x0f0f0f0fu;
-            c[2 * pair + 1][0] = v.x >> 4 & 0x0f0f0f0fu;
-            c[2 * pair + 1][1] = v.y >> 4 & 0x0f0f0f0fu;
-        }
+        for (int pair = 0; pair < 2; pair++)
+            nibble_pair(kg_load_uint2(smem + b + off[0] + 16 + 32 * pair), c + 2 * pair);
     }
 };
 
@@ -191,22 +251,26 @@ struct read_q4_k : read_base {
 struct read_q5_k : read_base {
     READER(fmt_q5_k, MAP_RUN, 0, 0, 0);
     ONE_PLANE(704)
+    SCALES
+    {
+        super_scales(smem + at[0] + 176 * (w >> 1) + off[0], w & 1, t, a, b);
+    }
     CODES
     {
         (void)e;
-        const int block = at[0] + 176 * (w >> 1), half = w & 1;
-        uint2 h = kg_load_uint2(smem + block + 16 + 8 * t);
+        const int half = w & 1, high = at[0] + 176 * (w >> 1) + 8 * t;
+        const int low = high + 64 * half;
+        uint2 h = kg_load_uint2(smem + high + off[0] + 16);
         h.x <<= half ? 0 : 4;
         h.y <<= half ? 0 : 4;
 #pragma unroll
         for (int pair = 0; pair < 2; pair++) {
-            uint2 v = kg_load_uint2(smem + block + 48 + 64 * half + 32 * pair + 8 * t);
-            for (int i = 0; i < 2; i++) {
-                uint32_t q = i ? v.y : v.x, b = i ? h.y : h.x;
-                c[2 * pair][i] = (q & 0x0f0f0f0fu) | (b >> 2 * pair & 0x10101010u);
-                c[2 * pair + 1][i] =
-                    (q >> 4 & 0x0f0f0f0fu) | (b >> (2 * pair + 1) & 0x10101010u);
-            }
+            nibble_pair(kg_load_uint2(smem + low + off[0] + 48 + 32 * pair),
+                        c + 2 * pair);
+            c[2 * pair][0] |= h.x >> 2 * pair & 0x10101010u;
+            c[2 * pair][1] |= h.y >> 2 * pair & 0x10101010u;
+            c[2 * pair + 1][0] |= h.x >> (2 * pair + 1) & 0x10101010u;
+            c[2 * pair + 1][1] |= h.y >> (2 * pair + 1) & 0x10101010u;
         }
     }
 };
@@ -224,54 +288,72 @@ static __device__ __forceinline__ void q6_codes(uint32_t ql0, uint32_t ql1, uint
 struct read_q6_k : read_base {
     READER(fmt_q6_k, MAP_HALVES, 0, -32, 0);
     ONE_PLANE(840)
+    SCALES
+    {
+        (void)b;
+        const uint8_t *p = smem + at[0] + 210 * (w >> 1) + off[0];
+        const float d = load_half(p + 208);
+        const int pair = kg_load_u16(p + 192 + 8 * (w & 1) + 2 * t);
+        a[0] = d * (float)(int)(int8_t)pair;
+        a[1] = d * (float)(int)(int8_t)(pair >> 8);
+    }
     CODES
     {
         (void)e;
-        const int block = at[0] + 210 * (w >> 1), half = w & 1;
+        const int half = w & 1, block = at[0] + 210 * (w >> 1) + 4 * t;
+        const int low = block + 64 * half, high = block + 32 * half;
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const int k = 16 * i + 4 * t;
-            q6_codes(word_any(smem, block + 64 * half + k),
-                     word_any(smem, block + 64 * half + 32 + k),
-                     word_any(smem, block + 128 + 32 * half + k), i, c);
-        }
+        for (int i = 0; i < 2; i++)
+            q6_codes(word_any(smem, low, off[0] + 16 * i),
+                     word_any(smem, low, off[0] + 32 + 16 * i),
+                     word_any(smem, high, off[0] + 128 + 16 * i), i, c);
     }
 };
 
 struct read_iq4_xs : read_base {
     READER(fmt_iq4_xs, MAP_NIBBLES, 1, 0, 0);
     ONE_PLANE(544)
+    FORMAT_SCALES(w >> 1, 4 * (w & 1) + t)
     CODES
     {
-        const int qs = at[0] + 136 * (w >> 1) + 8 + 64 * (w & 1) + 4 * t;
+        const int b = at[0] + 136 * (w >> 1) + 64 * (w & 1) + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word(smem, qs + 16 * u), IQ4_SPLIT, c[u], e[u]);
+            lookup_sum(word(smem, b, off[0] + 8 + 16 * u), IQ4_SPLIT, c[u], e[u]);
     }
 };
 
 struct read_mxfp4 : read_base {
     READER(fmt_mxfp4, MAP_NIBBLES, 1, 1, 1);
     ONE_PLANE(544)
+    FORMAT_SCALES(4 * w + t, 0)
     CODES
     {
+        const int b = at[0] + 68 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word_any(smem, at[0] + 17 * (4 * w + u) + 1 + 4 * t), E2M1_SPLIT,
-                       c[u], e[u]);
+            lookup_sum(word_any(smem, b, off[0] + 17 * u + 1), E2M1_SPLIT, c[u], e[u]);
     }
 };
 
 struct read_nvfp4 : read_base {
     READER(fmt_nvfp4, MAP_PAIRS, 1, 1, 1);
     ONE_PLANE(576)
+    SCALES
+    {
+        (void)b;
+        const uint32_t pair =
+            kg_load_u16(smem + at[0] + 72 * w + 36 * (t >> 1) + 2 * (t & 1) + off[0]);
+        a[0] = micro_scale(pair);
+        a[1] = micro_scale(pair >> 8);
+    }
     CODES
     {
+        const int b = at[0] + 72 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(
-                word(smem, at[0] + 36 * (2 * w + (u >> 1)) + 4 + 16 * (u & 1) + 4 * t),
-                E2M1_SPLIT, c[u], e[u]);
+            lookup_sum(word(smem, b, off[0] + 36 * (u >> 1) + 4 + 16 * (u & 1)),
+                       E2M1_SPLIT, c[u], e[u]);
     }
 };
 
@@ -283,17 +365,18 @@ struct split_q4_0 : read_base {
     {
         return i == 0 ? 512 : 64;
     }
+    SCALES
+    {
+        (void)b;
+        a[0] = load_half(smem + at[1] + 8 * w + 2 * t + off[1]);
+    }
     CODES
     {
         (void)e;
+        const int b = at[0] + 64 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            nibbles(word(smem, at[0] + 16 * (4 * w + u) + 4 * t), c[u]);
-    }
-    static __device__ __forceinline__ void scales(const uint8_t *smem, const int *at,
-                                                  int unit, float a[2], float *)
-    {
-        a[0] = load_half(smem + at[1] + 2 * unit);
+            nibbles(word(smem, b, off[0] + 16 * u), c[u]);
     }
 };
 
@@ -304,19 +387,19 @@ struct split_nvfp4 : read_base {
     {
         return i == 0 ? 512 : 64;
     }
+    SCALES
+    {
+        (void)b;
+        const uint32_t pair = kg_load_u16(smem + at[1] + 8 * w + 2 * t + off[1]);
+        a[0] = micro_scale(pair);
+        a[1] = micro_scale(pair >> 8);
+    }
     CODES
     {
+        const int b = at[0] + 64 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word(smem, at[0] + 16 * (4 * w + u) + 4 * t), E2M1_SPLIT, c[u],
-                       e[u]);
-    }
-    static __device__ __forceinline__ void scales(const uint8_t *smem, const int *at,
-                                                  int unit, float a[2], float *)
-    {
-        const int pair = kg_load_u16(smem + at[1] + 2 * unit);
-        a[0] = ue4m3_half(pair & 255);
-        a[1] = ue4m3_half(pair >> 8);
+            lookup_sum(word(smem, b, off[0] + 16 * u), E2M1_SPLIT, c[u], e[u]);
     }
 };
 
@@ -327,26 +410,17 @@ struct split_q4_k : read_base {
     {
         return i == 0 ? 512 : 64;
     }
+    SCALES
+    {
+        super_scales(smem + at[1] + 16 * (w >> 1) + off[1], w & 1, t, a, b);
+    }
     CODES
     {
         (void)e;
+        const int b = at[0] + 64 * w + 8 * t;
 #pragma unroll
-        for (int pair = 0; pair < 2; pair++) {
-            uint2 v = kg_load_uint2(smem + at[0] + 64 * w + 32 * pair + 8 * t);
-            c[2 * pair][0] = v.x & 0x0f0f0f0fu;
-            c[2 * pair][1] = v.y & 0x0f0f0f0fu;
-            c[2 * pair + 1][0] = v.x >> 4 & 0x0f0f0f0fu;
-            c[2 * pair + 1][1] = v.y >> 4 & 0x0f0f0f0fu;
-        }
-    }
-    static __device__ __forceinline__ void scales(const uint8_t *smem, const int *at,
-                                                  int unit, float a[2], float *b)
-    {
-        const uint8_t *head = smem + at[1] + 16 * (unit / 8);
-        int sc, m;
-        k_scale_min(head + 4, unit % 8, &sc, &m);
-        a[0] = load_half(head) * (float)sc;
-        *b = -(load_half(head + 2) * (float)m);
+        for (int pair = 0; pair < 2; pair++)
+            nibble_pair(kg_load_uint2(smem + b + off[0] + 32 * pair), c + 2 * pair);
     }
 };
 
@@ -357,23 +431,23 @@ struct split_q6_k : read_base {
     {
         return i == 0 ? 512 : i == 1 ? 256 : i == 2 ? 64 : 8;
     }
+    SCALES
+    {
+        (void)b;
+        const float d = load_half(smem + at[3] + 2 * (w >> 1) + off[3]);
+        const int pair = kg_load_u16(smem + at[2] + 8 * w + 2 * t + off[2]);
+        a[0] = d * (float)(int)(int8_t)pair;
+        a[1] = d * (float)(int)(int8_t)(pair >> 8);
+    }
     CODES
     {
         (void)e;
+        const int low = at[0] + 64 * w + 4 * t, high = at[1] + 32 * w + 4 * t;
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const int k = 16 * i + 4 * t;
-            q6_codes(word(smem, at[0] + 64 * w + k), word(smem, at[0] + 64 * w + 32 + k),
-                     word(smem, at[1] + 32 * w + k), i, c);
-        }
-    }
-    static __device__ __forceinline__ void scales(const uint8_t *smem, const int *at,
-                                                  int unit, float a[2], float *)
-    {
-        const float d = load_half(smem + at[3] + 2 * (unit / 8));
-        const int pair = kg_load_u16(smem + at[2] + 2 * unit);
-        a[0] = d * (float)(int8_t)pair;
-        a[1] = d * (float)(int8_t)(pair >> 8);
+        for (int i = 0; i < 2; i++)
+            q6_codes(word(smem, low, off[0] + 16 * i),
+                     word(smem, low, off[0] + 32 + 16 * i),
+                     word(smem, high, off[1] + 16 * i), i, c);
     }
 };
 
