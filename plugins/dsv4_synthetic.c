@@ -330,10 +330,11 @@ static void run_lanes(struct kg_cell *cell, const void *row)
     KG_ARM(cell, "swiglu", NULL,
            KG_OPS(cell, dsv4, swiglu)(kg_ptr(dg), kg_ptr(du), NULL, LIMIT, kg_ptr(dh), M,
                                       N, kg_stream(cell)));
+    const float *h = kg_fetch(dh);
     KG_ARM(cell, "weighted", NULL,
            KG_OPS(cell, dsv4, swiglu)(kg_ptr(dg), kg_ptr(du), kg_ptr(dw), LIMIT,
                                       kg_ptr(dp), M, N, kg_stream(cell)));
-    const float *h = kg_fetch(dh), *weighted = kg_fetch(dp);
+    const float *weighted = kg_fetch(dp);
     kg_oracle_dsv4_swiglu(g, u, (double)LIMIT, g, M * N);
     /* as in kg_dsv4_run_swiglu; half an ulp more for the row's weight */
     for (int i = 0; i < M * N; i++)
