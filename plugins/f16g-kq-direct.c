@@ -146,11 +146,12 @@ static void run_made(struct kg_cell *cell, const void *row_)
     const struct kg_oracle_type *type = kg_oracle_type(row->type);
     struct kg_groups g = kg_groups_made(cell, made_sizes, N_MADE, row->in, row->out);
     size_t used = (size_t)row->out * kg_row_bytes(row->type, row->in);
-    size_t expert_bytes = (used + 15) / 16 * 16;
+    size_t expert_bytes = (used + 15) / 16 * 16 + 48; /* room between them */
     uint8_t *blocks = kg_alloc(cell, N_MADE * expert_bytes);
 
     for (int i = 0; i < N_MADE; i++)
-        kg_make_blocks(cell, type, blocks + (size_t)i * expert_bytes, used);
+        kg_make_blocks(cell, type, blocks + (size_t)i * expert_bytes, used,
+                       313 + (uint64_t)i * used);
     g.experts = kg_alloc(cell, N_MADE * sizeof *g.experts);
     for (int i = 0; i < N_MADE; i++)
         g.experts[i] = N_MADE - 1 - i;

@@ -20,17 +20,18 @@ const struct kg_bench_shape kg_bench_shapes[2] = {
 const struct kg_grouped_form kg_bench_form = {1, 33, 1, 1};
 
 void kg_make_blocks(struct kg_cell *cell, const struct kg_oracle_type *type,
-                    uint8_t *blocks, size_t bytes)
+                    uint8_t *blocks, size_t bytes, uint64_t offset)
 {
     size_t block_bytes = (size_t)kg_type_info(type->type)->bytes;
 
     for (size_t i = 0; i < bytes; i++)
-        blocks[i] = (uint8_t)((kg_pr_at(cell, i + 313) + 1) * 128);
+        blocks[i] = (uint8_t)((kg_pr_at(cell, i + offset) + 1) * 128);
     for (size_t b = 0; b < bytes / block_bytes; b++)
         for (int k = 0; k < 2; k++) {
             int at = k ? type->min_at : type->half_at;
             uint16_t half =
-                (uint16_t)(0x2c00 + (kg_pr_at(cell, b * 7 + (uint64_t)k) + 1) * 511);
+                (uint16_t)(0x2c00 +
+                           (kg_pr_at(cell, offset + b * 7 + (uint64_t)k) + 1) * 511);
             if (at >= 0)
                 memcpy(blocks + b * block_bytes + at, &half, 2);
         }
@@ -75,7 +76,7 @@ const void *kg_bench_weights(struct kg_cell *cell, const struct kg_groups *g,
     *expert_bytes = (size_t)g->out * row_bytes;
     if (type) {
         period = BLOCK_PERIOD * (size_t)kg_type_info(type->type)->bytes;
-        kg_make_blocks(cell, type, w, period);
+        kg_make_blocks(cell, type, w, period, 313);
     } else {
         uint16_t *halves = (uint16_t *)w;
         period = PERIOD * 2;

@@ -36,8 +36,9 @@ void kg_bench_check(struct kg_cell *cell, const struct kg_groups *g,
                     const struct kg_oracle_type *type, const void *w, size_t expert_bytes,
                     const float *y);
 
-/* Arbitrary bytes, the half-precision scales between 2^-4 and 2^-3, all different. */
+/* Arbitrary bytes, the half-precision scales between 2^-4 and 2^-3, all different. `offset`
+   into the pinned vector. */
 void kg_make_blocks(struct kg_cell *cell, const struct kg_oracle_type *type,
-                    uint8_t *blocks, size_t bytes);
+                    uint8_t *blocks, size_t bytes, uint64_t offset);
 
 #endif

@@ -111,8 +111,12 @@ static void run_row(struct kg_cell *cell, const void *row_)
         float *line = logits + t * row->experts;
         for (int64_t e = 0; e < row->experts; e++)
             line[e] = logit(cell, row, t, e);
-        if (row->fill == PLAIN && row->experts > 20)
-            line[17] = line[row->experts * 200 / 256];
+        if (row->fill == PLAIN && row->experts > 20) {
+            float *other = &line[row->experts * 200 / 256];
+            if (t % 2) /* so that the tie is among the chosen */
+                *other = 3.96875f;
+            line[17] = *other;
+        }
     }
     for (int64_t e = 0; e < row->experts; e++)
         bias[e] = kg_pr_at(cell, (uint64_t)e + 4001) * row->bias;

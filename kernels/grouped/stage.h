@@ -97,7 +97,9 @@ static __device__ inline void codes_f32(uint32_t word, float f[4])
     f[3] = __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7443)) - 8388736.0f;
 }
 
-/* Weights 8j .. 8j+7 of the unit, as unit_value computes them, rounded to f16. */
+/* Weights 8j .. 8j+7 of the unit, as unit_value computes them, rounded to f16. A scale
+   has at most 17 bits (an 11-bit half times six) where there is a minimum, and the code
+   five: their product is exact, so that fmaf rounds as unit_value does. */
 template <class T>
 static __device__ inline uint4 unit_halves(const struct unit32 &u, int j)
 {
@@ -106,9 +108,7 @@ static __device__ inline uint4 unit_halves(const struct unit32 &u, int j)
     codes_f32(u.c[2 * j], v);
     codes_f32(u.c[2 * j + 1], v + 4);
     for (int i = 0; i < 8; i++) {
-        v[i] = u.a[g] * v[i];
-        if (T::MINIMUM)
-            v[i] = v[i] + u.b[g];
+        v[i] = T::MINIMUM ? fmaf(u.a[g], v[i], u.b[g]) : u.a[g] * v[i];
     }
     uint4 h;
     h.x = kg_pack_f32_to_half2(v[0], v[1]);
