@@ -17,8 +17,10 @@ struct row {
     uint64_t gate_offset, up_offset;
     float scale, shift; /* of the inputs: pr * scale + shift */
     float gate_scale, up_scale;
-    bool gelu, bench;
+    unsigned flags;
 };
+
+enum flag { GELU = 1, BENCH = 2 };
 
 static size_t floats(int64_t n)
 {
@@ -27,7 +29,7 @@ static size_t floats(int64_t n)
 
 static int64_t begin(struct kg_cell *c, const struct row *row)
 {
-    if (row->bench)
+    if (row->flags & BENCH)
         kg_needs_gpu(c);
     kg_param_i(c, "cols", row->cols);
     kg_param_i(c, "rows", row->rows);
@@ -41,7 +43,7 @@ struct pair {
 
 static struct pair make_pair(struct kg_cell *c, const struct row *row, int64_t n)
 {
-    if (row->bench) {
+    if (row->flags & BENCH) {
         const float *x = kg_pr_around(c, (size_t)n + 64, 0, row->scale, row->shift);
         return (struct pair){x, x + 64};
     }
@@ -61,7 +63,7 @@ static void check_act(struct kg_cell *c, const struct row *row, const float *got
     got = kg_take_rows(c, &s, got, width);
     kg_oracle_act_mul(kg_take_rows(c, &s, in.gate, width),
                       kg_take_rows(c, &s, in.up, width), row->gate_scale, row->up_scale,
-                      row->gelu, r.want, r.bound, (int64_t)r.count);
+                      (row->flags & GELU) != 0, r.want, r.bound, (int64_t)r.count);
     if (band > 0)
         kg_check_absolute(c, "band", got, r.want, r.count, band);
     kg_check_bound(c, "bound", got, r.want, r.bound, r.count);
@@ -77,7 +79,7 @@ static void run_act_mul(struct kg_cell *c, const void *row_)
     struct kg_buf *du = kg_input(c, "up", in.up, floats(n));
     struct kg_buf *dy = kg_output(c, "y", floats(n));
 
-    if (row->gelu)
+    if (row->flags & GELU)
         KG_ARM(c, "base", &cost,
                KG_OPS(c, elementwise, gelu_mul)(kg_ptr(dg), kg_ptr(du), kg_ptr(dy), n,
                                                 kg_stream(c)));
@@ -113,7 +115,7 @@ static void run_add(struct kg_cell *c, const void *row_)
 static int chain_act(struct kg_cell *c, const struct row *row, const float *gate,
                      const float *up, float *y, int64_t n)
 {
-    if (row->gelu)
+    if (row->flags & GELU)
         return KG_OPS(c, elementwise, gelu_mul)(gate, up, y, n, kg_stream(c));
     if (row->gate_scale == 1 && row->up_scale == 1)
         return KG_OPS(c, elementwise, silu_mul)(gate, up, y, n, kg_stream(c));
@@ -179,19 +181,19 @@ static void run_d4(struct kg_cell *c, const void *row_)
     struct kg_buf *chain = kg_output(c, "d4-chain", bytes);
     struct kg_buf *fused = kg_output(c, "d4", bytes);
 
-    kg_param_s(c, "activation", row->gelu ? "gelu" : "silu");
+    kg_param_s(c, "activation", (row->flags & GELU) ? "gelu" : "silu");
     KG_ARM(c, "chain", NULL,
            KG_SEQ(chain_act(c, row, kg_ptr(dg), kg_ptr(du), kg_ptr(dy), n),
                   KG_OPS(c, elementwise, quantize_d4)(kg_ptr(dy), kg_ptr(chain), rows,
                                                       cols, kg_stream(c))));
     const float *y = kg_fetch(dy);
     KG_ARM(c, "fused", &cost,
-           KG_OPS(c, elementwise, act_quantize_d4)(row->gelu ? KG_GELU : KG_SILU,
-                                                   kg_ptr(dg), kg_ptr(du), kg_ptr(fused),
-                                                   rows, cols, kg_stream(c)));
+           KG_OPS(c, elementwise,
+                  act_quantize_d4)((row->flags & GELU) ? KG_GELU : KG_SILU, kg_ptr(dg),
+                                   kg_ptr(du), kg_ptr(fused), rows, cols, kg_stream(c)));
     kg_check_exact(c, "d4", kg_fetch(fused), kg_fetch(chain), bytes, 1);
     check_act(c, row, y, in, 0);
-    if (!row->bench) {
+    if (!(row->flags & BENCH)) {
         uint8_t *want = kg_alloc(c, bytes); /* zeroed: so is the padding */
         kg_oracle_d4(y, want, rows, cols);
         kg_check_exact(c, "d4-host", kg_fetch(chain), want, bytes, 1);
@@ -319,47 +321,40 @@ static void run_mask(struct kg_cell *c, const void *row_)
 /* Plain inputs are pr; "wide" ones reach into both tails of silu and gelu, "large" ones past
    where exp overflows, "tiny" ones give subnormal results. */
 static const struct row rows[] = {
-    {"silu_mul.1024",                    run_act_mul,     1024,  1,  0,  1,  1,        0,     1,     1,     false, false},
-    {"silu_mul.1027",                    run_act_mul,     1027,  1,  0,  1,  1,        0,     1,     1,     false, false},
-    {"silu_mul.wide.4099",               run_act_mul,     4099,  1,  0,  1,  90,       0,     1,     1,     false, false},
-    {"silu_mul.large.4100",              run_act_mul,     4100,  1,  0,  1,  1e4f,     0,     1,     1,     false, false},
-    {"silu_mul.tiny.257",                run_act_mul,     257,   1,  0,  1,  0x1p-66f, 0,     1,     1,     false, false},
-    {"gelu_mul.wide.4099",               run_act_mul,     4099,  1,  17, 29, 12,       0,     1,     1,     true,  false},
-    {"gelu_mul.5",                       run_act_mul,     5,     1,  17, 29, 1,        0,     1,     1,     true,  false},
-    {"add.4099",                         run_add,         4099,  1,  61, 67, 1e4f,     0,     1,     1,     false, false},
-    {"silu_mul_scaled_q8_1.2048",        run_silu_q8_1,   2048,  1,  3,  5,  1,        0,     1.31f, 0.77f, false,
-     false                                                                                                              },
-    {"silu_mul_scaled_q8_1.2048x5",      run_silu_q8_1,   2048,  5,  7,  11, 1,        0,     1,     1,     false,
-     false                                                                                                              },
-    {"silu_mul_scaled_q8_1.32",          run_silu_q8_1,   32,    1,  7,  11, 1,        0,     0.5f,  3,     false, false},
+    {"silu_mul.1024",                    run_act_mul,     1024,  1,  0,  1,  1,        0,     1,     1,     0   },
+    {"silu_mul.1027",                    run_act_mul,     1027,  1,  0,  1,  1,        0,     1,     1,     0   },
+    {"silu_mul.wide.4099",               run_act_mul,     4099,  1,  0,  1,  90,       0,     1,     1,     0   },
+    {"silu_mul.large.4100",              run_act_mul,     4100,  1,  0,  1,  1e4f,     0,     1,     1,     0   },
+    {"silu_mul.tiny.257",                run_act_mul,     257,   1,  0,  1,  0x1p-66f, 0,     1,     1,     0   },
+    {"gelu_mul.wide.4099",               run_act_mul,     4099,  1,  17, 29, 12,       0,     1,     1,     GELU},
+    {"gelu_mul.5",                       run_act_mul,     5,     1,  17, 29, 1,        0,     1,     1,     GELU},
+    {"add.4099",                         run_add,         4099,  1,  61, 67, 1e4f,     0,     1,     1,     0   },
+    {"silu_mul_scaled_q8_1.2048",        run_silu_q8_1,   2048,  1,  3,  5,  1,        0,     1.31f, 0.77f, 0   },
+    {"silu_mul_scaled_q8_1.2048x5",      run_silu_q8_1,   2048,  5,  7,  11, 1,        0,     1,     1,     0   },
+    {"silu_mul_scaled_q8_1.32",          run_silu_q8_1,   32,    1,  7,  11, 1,        0,     0.5f,  3,     0   },
     {"silu_mul_scaled_q8_1.wide.1056x9", run_silu_q8_1,   1056,  9,  7,  11, 90,       0,     1.31f,
-     0.77f,                                                                                                 false, false},
-    {"act_quantize_d4.silu.768x33",      run_d4,          768,   33, 17, 29, 4,        0,     1,     1,     false, false},
-    {"act_quantize_d4.silu.512x7",       run_d4,          512,   7,  17, 29, 4,        0,     1,     1,     false, false},
-    {"act_quantize_d4.gelu.704x29",      run_d4,          704,   29, 17, 29, 4,        0,     1,     1,     true,  false},
-    {"act_quantize_d4.silu.32x1",        run_d4,          32,    1,  17, 29, 4,        0,     1,     1,     false, false},
-    {"sigmoid_dot.2048x3",               run_sigmoid_dot, 2048,  3,  13, 41, 1,        -0.5f, 1,     1,     false,
-     false                                                                                                              },
-    {"sigmoid_dot.mid.2048x9",           run_sigmoid_dot, 2048,  9,  13, 41, 0.01f,    0,     1,     1,     false,
-     false                                                                                                              },
-    {"sigmoid_dot.mid.33x8",             run_sigmoid_dot, 33,    8,  13, 41, 1,        0,     1,     1,     false, false},
-    {"sigmoid_dot.mid.1026x5",           run_sigmoid_dot, 1026,  5,  13, 41, 0.02f,    0,     1,     1,     false,
-     false                                                                                                              },
-    {"sigmoid_dot.mid.20004x2",          run_sigmoid_dot, 20004, 2,  13, 41, 0.001f,   0,     1,     1,     false,
-     false                                                                                                              },
-    {"sigmoid_dot.mid.9003x1",           run_sigmoid_dot, 9003,  1,  13, 41, 0.002f,   0,     1,     1,     false,
-     false                                                                                                              },
+     0.77f,                                                                                                 0   },
+    {"act_quantize_d4.silu.768x33",      run_d4,          768,   33, 17, 29, 4,        0,     1,     1,     0   },
+    {"act_quantize_d4.silu.512x7",       run_d4,          512,   7,  17, 29, 4,        0,     1,     1,     0   },
+    {"act_quantize_d4.gelu.704x29",      run_d4,          704,   29, 17, 29, 4,        0,     1,     1,     GELU},
+    {"act_quantize_d4.silu.32x1",        run_d4,          32,    1,  17, 29, 4,        0,     1,     1,     0   },
+    {"sigmoid_dot.2048x3",               run_sigmoid_dot, 2048,  3,  13, 41, 1,        -0.5f, 1,     1,     0   },
+    {"sigmoid_dot.mid.2048x9",           run_sigmoid_dot, 2048,  9,  13, 41, 0.01f,    0,     1,     1,     0   },
+    {"sigmoid_dot.mid.33x8",             run_sigmoid_dot, 33,    8,  13, 41, 1,        0,     1,     1,     0   },
+    {"sigmoid_dot.mid.35x9",             run_sigmoid_dot, 35,    9,  13, 41, 1,        0,     1,     1,     0   },
+    {"sigmoid_dot.mid.1026x5",           run_sigmoid_dot, 1026,  5,  13, 41, 0.02f,    0,     1,     1,     0   },
+    {"sigmoid_dot.mid.20004x2",          run_sigmoid_dot, 20004, 2,  13, 41, 0.0003f,  0,     1,     1,     0   },
+    {"sigmoid_dot.mid.9003x9",           run_sigmoid_dot, 9003,  9,  13, 41, 0.0005f,  0,     1,     1,     0   },
 };
 
 static const struct row benches[] = {
-    {"bench.silu_mul",             run_act_mul,     8192, 8192, 0,  1,  1,       0, 1,     1,     false, true},
-    {"bench.gelu_mul",             run_act_mul,     8192, 8192, 0,  1,  1,       0, 1,     1,     true,  true},
-    {"bench.add",                  run_add,         8192, 8192, 0,  1,  1,       0, 1,     1,     false, true},
+    {"bench.silu_mul",             run_act_mul,     8192, 8192, 0,  1,  1,       0, 1,     1,     BENCH       },
+    {"bench.gelu_mul",             run_act_mul,     8192, 8192, 0,  1,  1,       0, 1,     1,     GELU | BENCH},
+    {"bench.add",                  run_add,         8192, 8192, 0,  1,  1,       0, 1,     1,     BENCH       },
     {"bench.silu_mul_scaled_q8_1", run_silu_q8_1,   8192, 8192, 0,  1,  1,       0, 1.31f, 0.77f,
-     false,                                                                                              true},
-    {"bench.act_quantize_d4",      run_d4,          8192, 8192, 0,  1,  4,       0, 1,     1,     false, true},
-    {"bench.sigmoid_dot",          run_sigmoid_dot, 8192, 8192, 13, 41, 0.0025f, 0, 1,     1,     false,
-     true                                                                                                    },
+     BENCH                                                                                                    },
+    {"bench.act_quantize_d4",      run_d4,          8192, 8192, 0,  1,  4,       0, 1,     1,     BENCH       },
+    {"bench.sigmoid_dot",          run_sigmoid_dot, 8192, 8192, 13, 41, 0.0025f, 0, 1,     1,     BENCH       },
 };
 
 static const struct rope ropes[] = {
