@@ -149,6 +149,52 @@ static void run_f16(struct kg_cell *cell, const void *row_)
     kg_gemm_check_near(&g, "f16.int8", y, tile, 1e-2);
 }
 
+/* The wgmma form of Q8_0: its planes to the byte, its results to the bit. */
+static void check_wgmma(struct kg_cell *cell, struct kg_gemm *g)
+{
+    int64_t in = g->w.in, out = g->w.out;
+    size_t codes = (size_t)(in * out), plane = (codes + 15) / 16 * 16;
+    size_t blocks = codes / 32, bytes = plane + blocks * sizeof(float);
+    struct kg_cost cost = kg_gemm_cost(g, 1.125, "int8-wgmma");
+    struct kg_buf *dm = kg_output(cell, "mirror", bytes);
+    struct kg_buf *dy = kg_output(cell, "y-wgmma", (size_t)(out * g->m) * sizeof(float));
+    uint8_t *want = kg_alloc(cell, bytes);
+    float *scales = (float *)(void *)(want + plane);
+
+    KG_ARM(cell, "mirror", NULL,
+           KG_OPS(cell, gemm, mirror_q8_0)(kg_ptr(g->dw), kg_ptr(dm), in, out,
+                                           kg_stream(cell)));
+    const uint8_t *mirror = kg_fetch(dm);
+    for (size_t b = 0; b < blocks; b++) {
+        const uint8_t *block = (const uint8_t *)g->w.data + b * 34;
+        size_t row = b / (size_t)(in / 32), unit = b % (size_t)(in / 32);
+        memcpy(want + b * 32, block + 2, 32);
+        kg_oracle_dequantize(kg_oracle_type(KG_TYPE_F16), block,
+                             &scales[unit * (size_t)out + row], 1);
+    }
+    kg_check_exact(cell, "mirror.codes", mirror, want, codes, 1);
+    kg_check_exact(cell, "mirror.scales", mirror + plane, scales, blocks, sizeof(float));
+    struct kg_buf *im = kg_input(cell, "mirror-in", want, bytes);
+    const float *tile = kg_gemm_int8(g, "tile", g->dw, KG_GEMM_BLOCKS, 0);
+    KG_ARM(cell, "wgmma", &cost,
+           KG_OPS(cell, gemm, int8_wgmma)(kg_ptr(im), kg_ptr(g->dq), kg_ptr(g->dd),
+                                          kg_ptr(dy), in, out, g->m, kg_stream(cell)));
+    const float *y = kg_fetch(dy);
+    kg_gemm_check_bound(g, "wgmma.bound", y, 1);
+    kg_gemm_check_same(g, "wgmma.tile", y, tile);
+}
+
+static void run_wgmma(struct kg_cell *cell, const void *row_)
+{
+    const struct tensor_cell *row = row_;
+    struct kg_weights w =
+        kg_gemm_tensor(cell, "model", row->tensor->name, row->tensor->type, row->m);
+    const float *x = kg_pr(cell, (size_t)(w.in * row->m), 71, 0.1f);
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+
+    check_wgmma(cell, &g);
+}
+
 /* Ragged shapes: every type, K that is no multiple of a slab, N and T of a tile. */
 struct shape {
     enum kg_type type;
@@ -197,6 +243,17 @@ static void run_shape(struct kg_cell *cell, const void *row_)
     kg_gemm_check_same(&g, "stream-k-1.tile", one, tile);
     kg_gemm_check_same(&g, "tile.again", again, tile);
     kg_gemm_check_same(&g, "stream-k.again", recut, cut);
+}
+
+static void run_wgmma_shape(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+    struct kg_weights w =
+        kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out);
+    const float *x = kg_pr(cell, (size_t)row->in * row->m, 71, 0.1f);
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+
+    check_wgmma(cell, &g);
 }
 
 /* A token's results do not depend on how many others there are: the tiles of 16, 64 and
@@ -283,24 +340,32 @@ static const struct shape exact_shapes[] = {
 };
 static const struct shape large_shape = {KG_TYPE_Q4_K, 512, 64, 17};
 
+static const struct shape wgmma_shapes[] = {
+    {KG_TYPE_Q8_0, 128,  64,  1  },
+    {KG_TYPE_Q8_0, 1152, 192, 103},
+    {KG_TYPE_Q8_0, 2176, 129, 257},
+};
+
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 static void plan_shapes(struct kg_plan *p, kg_cell_fn *run, const char *what,
-                        const struct shape *list, size_t n)
+                        const struct shape *list, size_t n, uint32_t flags)
 {
     for (size_t i = 0; i < n; i++)
-        kg_plan_addf(p,
-                     &(struct kg_cell_spec){NULL, run, &list[i], NULL, KG_CELL_ORDERED},
-                     "gemm-int8.%s.%s.%dx%d-t%d", what, kg_oracle_type(list[i].type)->id,
-                     list[i].in, list[i].out, list[i].m);
+        kg_plan_addf(
+            p, &(struct kg_cell_spec){NULL, run, &list[i], NULL, KG_CELL_ORDERED | flags},
+            "gemm-int8.%s.%s.%dx%d-t%d", what, kg_oracle_type(list[i].type)->id,
+            list[i].in, list[i].out, list[i].m);
 }
 
 static void plan(struct kg_plan *p)
 {
-    plan_shapes(p, run_shape, "shape", shapes, COUNT(shapes));
-    plan_shapes(p, run_batch, "batch", batch_shapes, COUNT(batch_shapes));
-    plan_shapes(p, run_exact, "exact", exact_shapes, COUNT(exact_shapes));
-    plan_shapes(p, run_large_sums, "large-sums", &large_shape, 1);
+    plan_shapes(p, run_shape, "shape", shapes, COUNT(shapes), 0);
+    plan_shapes(p, run_batch, "batch", batch_shapes, COUNT(batch_shapes), 0);
+    plan_shapes(p, run_exact, "exact", exact_shapes, COUNT(exact_shapes), 0);
+    plan_shapes(p, run_large_sums, "large-sums", &large_shape, 1, 0);
+    plan_shapes(p, run_wgmma_shape, "wgmma", wgmma_shapes, COUNT(wgmma_shapes),
+                KG_CELL_OPTIONAL);
     for (size_t i = 0; i < COUNT(tensors); i++)
         for (size_t t = 0; t < COUNT(tokens); t++) {
             struct tensor_cell *cell = kg_plan_alloc(p, sizeof *cell);
@@ -313,6 +378,11 @@ static void plan(struct kg_plan *p)
             kg_plan_addf(
                 p, &(struct kg_cell_spec){NULL, run_f16, cell, "model", KG_CELL_OPTIONAL},
                 "gemm-int8.%s.f16.t%d", tensors[i].id, tokens[t]);
+            if (tensors[i].type == KG_TYPE_Q8_0)
+                kg_plan_addf(p,
+                             &(struct kg_cell_spec){NULL, run_wgmma, cell, "model",
+                                                    KG_CELL_OPTIONAL},
+                             "gemm-int8.%s.wgmma.t%d", tensors[i].id, tokens[t]);
         }
 }
 

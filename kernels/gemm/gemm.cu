@@ -114,6 +114,29 @@ static int w4a4(int layout, const void *w, const uint8_t *w_scales, const uint8_
     return run_form(found, g, w, form, workers, workspace, workspace_bytes, stream);
 }
 
+#if !defined(KG_HAVE_SM90)
+int sm90_q8_0(const void *, const int8_t *, const float *, float *, int64_t, int64_t,
+              int64_t, struct CUstream_st *)
+{
+    return KG_E_UNSUPPORTED;
+}
+#endif
+
+#if !defined(KG_HAVE_SM120)
+int sm120_nvfp4(const void *, const uint8_t *, const uint8_t *, const float *, float *,
+                int64_t, int64_t, int64_t, struct CUstream_st *)
+{
+    return KG_E_UNSUPPORTED;
+}
+#endif
+
+/* No form with cluster launch control is built yet: it pays on compute capability 10.0. */
+static int int8_clc(int, const void *, const int8_t *, const float *, const float *,
+                    float *, int64_t, int64_t, int64_t, struct CUstream_st *)
+{
+    return KG_E_UNSUPPORTED;
+}
+
 extern const struct kg_gemm_ops kg_gemm_table;
 const struct kg_gemm_ops kg_gemm_table = {
     sizeof(struct kg_gemm_ops),
@@ -128,8 +151,8 @@ const struct kg_gemm_ops kg_gemm_table = {
     nvfp4_residual,
     cutlass_pack,
     cutlass_unpack,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
+    int8_clc,
+    sm120_nvfp4,
+    sm90_q8_0,
+    gemm_mirror_q8_0,
 };

@@ -71,5 +71,13 @@ int cutlass_pack(const void *w, uint8_t *codes, uint8_t *scales, int64_t in, int
                  struct CUstream_st *stream);
 int cutlass_unpack(const uint8_t *codes, const uint8_t *scales, void *w, int64_t in,
                    int64_t out, struct CUstream_st *stream);
+int gemm_mirror_q8_0(const void *w, void *mirror, int64_t in, int64_t out,
+                     struct CUstream_st *stream);
+/* Only where the provider is built for the architecture: KG_HAVE_SM90, KG_HAVE_SM120. */
+int sm90_q8_0(const void *mirror, const int8_t *q, const float *d, float *y, int64_t in,
+              int64_t out, int64_t m, struct CUstream_st *stream);
+int sm120_nvfp4(const void *w, const uint8_t *codes, const uint8_t *scales,
+                const float *token_scale, float *y, int64_t in, int64_t out, int64_t m,
+                struct CUstream_st *stream);
 
 #endif
