@@ -238,8 +238,42 @@ static void run_codes(struct kg_cell *cell, const void *row)
     kg_dsv4_run_gemm(cell, "y", &w, &act, KG_DSV4_ALL_FORMS);
 }
 
-/* Activation scales out of the usual range: the product must hold up to the rounding of
-   s * scale. */
+/* s * scale below f32's normal range, where it loses bits: the product must still come out
+   as if it had been made first. */
+static void run_tiny(struct kg_cell *cell, struct kg_dsv4_weights w,
+                     struct kg_dsv4_act act)
+{
+    w.scale2 = 0x1.9ac2p-118f;
+    for (int64_t i = 0; i < act.m * act.k / 128; i++)
+        act.scales[i] = ldexpf(1, -8 - (int)(i % 14));
+    kg_dsv4_run_gemm(cell, "tiny", &w, &act, KG_DSV4_ALL_FORMS);
+}
+
+/* s * scale is infinite, sub * scale * s would not be: four codes of 2^-9, of weights 0.5, in
+   a group of column 3 with the largest scale. */
+static void run_huge(struct kg_cell *cell, struct kg_dsv4_weights w,
+                     struct kg_dsv4_act act)
+{
+    const int64_t groups = w.k / w.group, j = 5;
+    uint8_t *nibbles = kg_alloc(cell, (size_t)(w.n * w.k / 2));
+    uint8_t *scales = kg_alloc(cell, (size_t)(w.n * groups));
+
+    memcpy(nibbles, w.w, (size_t)(w.n * w.k / 2));
+    memcpy(scales, w.ws, (size_t)(w.n * groups));
+    scales[3 * groups + j] = 254;
+    for (int64_t i = 0; i < w.group / 2; i++)
+        nibbles[3 * w.k / 2 + j * w.group / 2 + i] = 0x11;
+    for (int64_t r = 0; r < act.m; r++)
+        for (int64_t i = 0; i < w.group; i++)
+            act.codes[r * act.k + j * w.group + i] = i < 4;
+    for (int64_t i = 0; i < act.m * act.k / 128; i++)
+        act.scales[i] = 128;
+    w.w = nibbles;
+    w.ws = scales;
+    kg_dsv4_run_gemm(cell, "huge", &w, &act, KG_DSV4_ALL_FORMS);
+}
+
+/* Scales out of the usual range: the order of s * scale and sub shows. */
 static void run_scales(struct kg_cell *cell, const void *row)
 {
     const struct product *p = row;
@@ -248,10 +282,14 @@ static void run_scales(struct kg_cell *cell, const void *row)
     struct kg_dsv4_weights w = kg_dsv4_weights_made(cell, p->group, N, k, 3);
     struct kg_dsv4_act act = kg_dsv4_act_of(cell, kg_dsv4_bell(cell, M, k, 83), M, k);
 
+    describe(cell, &w, M);
     for (int64_t i = 0; i < M * k / 128; i++)
         act.scales[i] = ldexpf(1, i % 3 == 0 ? 20 : i % 3 == 1 ? -126 : 60);
-    describe(cell, &w, M);
     kg_dsv4_run_gemm(cell, "y", &w, &act, KG_DSV4_ALL_FORMS);
+    if (p->group == 16)
+        run_tiny(cell, w, act);
+    else
+        run_huge(cell, w, act);
 }
 
 /* Zero blocks of weights and of activations, and a column and a row of nothing else. */
