@@ -12,6 +12,7 @@
 #include "runner/events.h"
 
 #define DONE "{\"ev\":\"done\",\"id\":\"a.b\",\"verdict\":\"PASS\""
+#define AGAINST "{\"ev\":\"against\",\"id\":\"a.b\""
 #define CHECK                                                                            \
     "{\"ev\":\"check\",\"id\":\"a.b\",\"name\":\"y\",\"class\":\"bound\",\"ok\":true"
 
@@ -30,9 +31,18 @@ static const char *const good[] = {
     DONE ",\"params\":{\"rows\":3,\"kind\":\"q4\"},\"notes\":[\"so\"]}",
     "{\"ev\":\"done\",\"id\":\"a.b\",\"verdict\":\"SKIP\",\"reason\":\"kernel-missing\"}",
     "{\"ev\":\"bye\"}",
+    "{\"ev\":\"again\",\"id\":\"a.b\"}",
+    AGAINST ",\"verdict\":\"PASS\"}",
+    AGAINST ",\"verdict\":\"FAIL\",\"reason\":\"check-failed\",\"outputs\":"
+            "{\"compared\":2,\"equal\":1,\"unmatched\":0,\"differing\":{}}}",
 };
 
 static const char *const bad[] = {
+    "{\"ev\":\"again\"}",
+    AGAINST "}",
+    AGAINST ",\"verdict\":\"FAIL\"}",
+    AGAINST ",\"verdict\":\"PASS\",\"outputs\":{\"compared\":-1}}",
+    AGAINST ",\"verdict\":\"PASS\",\"failed_checks\":[1]}",
     "",
     "x",
     "null",
