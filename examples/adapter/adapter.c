@@ -70,10 +70,20 @@ static const char *last_error(void)
 
 static const struct kg_device_ops device = {
     .size = sizeof device,
-    .count = count, .open = open_device, .close = close_device, .info = info,
-    .alloc = alloc, .release = release, .upload = move, .download = move, .copy = move,
-    .fill = fill, .stream_create = stream_create, .stream_destroy = stream_do,
-    .sync = stream_do, .last_error = last_error,
+    .count = count,
+    .open = open_device,
+    .close = close_device,
+    .info = info,
+    .alloc = alloc,
+    .release = release,
+    .upload = move,
+    .download = move,
+    .copy = move,
+    .fill = fill,
+    .stream_create = stream_create,
+    .stream_destroy = stream_do,
+    .sync = stream_do,
+    .last_error = last_error,
 };
 
 /* ---- the kernels ---- */
@@ -92,8 +102,9 @@ static int quantize_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t 
     (void)stream;
     size_t n = (size_t)(rows * cols / 32);
     engine_chunk *chunks = malloc((n + 1) * sizeof *chunks);
-    int rc = chunks ? status(engine_quantize(the_engine, chunks, x, (size_t)(rows * cols)))
-                    : KG_E_MEMORY;
+    int rc = chunks
+                 ? status(engine_quantize(the_engine, chunks, x, (size_t)(rows * cols)))
+                 : KG_E_MEMORY;
     for (size_t i = 0; i < n && rc == 0; i++) {
         memcpy(q + 32 * i, chunks[i].code, 32);
         d[i] = chunks[i].scale;
@@ -103,14 +114,17 @@ static int quantize_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t 
     return rc;
 }
 
-static int stage_b(int type, const void *w, const int8_t *q, const float *d, const float *s,
-                   float *y, int64_t in, int64_t out, int64_t m, struct CUstream_st *stream)
+static int stage_b(int type, const void *w, const int8_t *q, const float *d,
+                   const float *s, float *y, int64_t in, int64_t out, int64_t m,
+                   struct CUstream_st *stream)
 {
     (void)s, (void)stream;
     if (type != KG_TYPE_Q4_0 && type != KG_TYPE_Q8_0)
         return KG_E_UNSUPPORTED; /* the engine has others in other functions: SKIP */
     engine_matrix matrix = {.format = type == KG_TYPE_Q4_0 ? ENGINE_Q4_0 : ENGINE_Q8_0,
-                            .n_in = (size_t)in, .n_out = (size_t)out, .blocks = w};
+                            .n_in = (size_t)in,
+                            .n_out = (size_t)out,
+                            .blocks = w};
     size_t n = (size_t)(m * in / 32);
     engine_chunk *chunks = malloc((n + 1) * sizeof *chunks);
     if (!chunks)
@@ -128,7 +142,10 @@ static const struct kg_matvec_ops matvec = {
     .size = sizeof matvec, .quantize_q8_1 = quantize_q8_1, .stage_b = stage_b};
 
 const struct kg_provider kgate_provider = {
-    .abi = KG_PROVIDER_ABI, .size = sizeof kgate_provider,
-    .name = "example-engine", .build_id = __VERSION__,
-    .device = &device, .matvec = &matvec,
+    .abi = KG_PROVIDER_ABI,
+    .size = sizeof kgate_provider,
+    .name = "example-engine",
+    .build_id = __VERSION__,
+    .device = &device,
+    .matvec = &matvec,
 };

@@ -19,7 +19,7 @@ static int check(cudaError_t rc, const char *what)
     snprintf(message, sizeof message, "%s: %s", what, cudaGetErrorString(rc));
     cudaError_t again = cudaGetLastError(); /* an error that stays has cost the context */
     (void)again;
-    return rc == cudaErrorMemoryAllocation ? KG_E_MEMORY
+    return rc == cudaErrorMemoryAllocation          ? KG_E_MEMORY
            : cudaDeviceSynchronize() != cudaSuccess ? KG_E_DEVICE
                                                     : KG_E_LAUNCH;
 }
@@ -62,11 +62,13 @@ static int info(struct kg_device_info *info)
     info->mem_free = free_bytes;
     info->l2_bytes = (uint64_t)p.l2CacheSize;
     info->smem_per_block = (uint32_t)p.sharedMemPerBlockOptin;
-    snprintf(info->driver, sizeof info->driver, "%d.%d", version / 1000, version % 1000 / 10);
+    snprintf(info->driver, sizeof info->driver, "%d.%d", version / 1000,
+             version % 1000 / 10);
     snprintf(info->runtime, sizeof info->runtime, "%d.%d", CUDART_VERSION / 1000,
              CUDART_VERSION % 1000 / 10);
-    return check(cudaDeviceGetPCIBusId(info->pci_bus_id, sizeof info->pci_bus_id, ordinal),
-                 "bus id");
+    return check(
+        cudaDeviceGetPCIBusId(info->pci_bus_id, sizeof info->pci_bus_id, ordinal),
+        "bus id");
 }
 
 /* Complete on return, and after all streams: the contract of kgate/ops/device.h. */
@@ -74,8 +76,14 @@ static int settled(cudaError_t rc, const char *what)
 {
     return check(rc == cudaSuccess ? cudaDeviceSynchronize() : rc, what);
 }
-static int alloc(void **p, size_t n) { return check(cudaMalloc(p, n), "cudaMalloc"); }
-static int release(void *p) { return check(cudaFree(p), "cudaFree"); }
+static int alloc(void **p, size_t n)
+{
+    return check(cudaMalloc(p, n), "cudaMalloc");
+}
+static int release(void *p)
+{
+    return check(cudaFree(p), "cudaFree");
+}
 static int copy(void *to, const void *from, size_t n)
 {
     int rc = check(cudaDeviceSynchronize(), "before a copy");
@@ -90,10 +98,22 @@ static int stream_create(struct CUstream_st **s)
 {
     return check(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
 }
-static int stream_destroy(struct CUstream_st *s) { return check(cudaStreamDestroy(s), "stream"); }
-static int sync(struct CUstream_st *s) { return check(cudaStreamSynchronize(s), "kernel"); }
-static int event_create(struct CUevent_st **e) { return check(cudaEventCreate(e), "event"); }
-static int event_destroy(struct CUevent_st *e) { return check(cudaEventDestroy(e), "event"); }
+static int stream_destroy(struct CUstream_st *s)
+{
+    return check(cudaStreamDestroy(s), "stream");
+}
+static int sync(struct CUstream_st *s)
+{
+    return check(cudaStreamSynchronize(s), "kernel");
+}
+static int event_create(struct CUevent_st **e)
+{
+    return check(cudaEventCreate(e), "event");
+}
+static int event_destroy(struct CUevent_st *e)
+{
+    return check(cudaEventDestroy(e), "event");
+}
 static int event_record(struct CUevent_st *e, struct CUstream_st *s)
 {
     return check(cudaEventRecord(e, s), "event");
@@ -122,17 +142,39 @@ static int graph_launch(struct CUgraphExec_st *g, struct CUstream_st *s)
 {
     return check(cudaGraphLaunch(g, s), "graph");
 }
-static int graph_destroy(struct CUgraphExec_st *g) { return check(cudaGraphExecDestroy(g), "graph"); }
-static const char *last_error(void) { return message; }
+static int graph_destroy(struct CUgraphExec_st *g)
+{
+    return check(cudaGraphExecDestroy(g), "graph");
+}
+static const char *last_error(void)
+{
+    return message;
+}
 
 static const struct kg_device_ops device = {
-    .size = sizeof device, .count = count, .open = open_device, .close = close_device,
-    .info = info, .alloc = alloc, .release = release, .upload = copy, .download = copy,
-    .copy = copy, .fill = fill, .stream_create = stream_create,
-    .stream_destroy = stream_destroy, .sync = sync, .event_create = event_create,
-    .event_destroy = event_destroy, .event_record = event_record,
-    .event_elapsed_us = event_elapsed, .graph_begin = graph_begin, .graph_end = graph_end,
-    .graph_launch = graph_launch, .graph_destroy = graph_destroy, .last_error = last_error,
+    .size = sizeof device,
+    .count = count,
+    .open = open_device,
+    .close = close_device,
+    .info = info,
+    .alloc = alloc,
+    .release = release,
+    .upload = copy,
+    .download = copy,
+    .copy = copy,
+    .fill = fill,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .sync = sync,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_elapsed_us = event_elapsed,
+    .graph_begin = graph_begin,
+    .graph_end = graph_end,
+    .graph_launch = graph_launch,
+    .graph_destroy = graph_destroy,
+    .last_error = last_error,
 };
 
 /* ---- the products ---- */
@@ -141,7 +183,9 @@ static int matmul(int type, const void *a, const void *b, void *c, int64_t m, in
                   int64_t k, void *workspace, size_t bytes, struct CUstream_st *stream)
 {
     int is_int = type == KG_TYPE_I8;
-    cudaDataType_t in = is_int ? CUDA_R_8I : type == KG_TYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+    cudaDataType_t in = is_int                ? CUDA_R_8I
+                        : type == KG_TYPE_F16 ? CUDA_R_16F
+                                              : CUDA_R_16BF;
     cublasLtMatmulDesc_t desc = NULL;
     cublasLtMatrixLayout_t la = NULL, lb = NULL, lc = NULL;
     cublasLtMatmulPreference_t pref = NULL;
@@ -161,15 +205,17 @@ static int matmul(int type, const void *a, const void *b, void *c, int64_t m, in
                                         sizeof transpose) &&
         !cublasLtMatrixLayoutCreate(&lb, in, (uint64_t)k, (uint64_t)n, k) &&
         !cublasLtMatrixLayoutCreate(&la, in, (uint64_t)k, (uint64_t)m, k) &&
-        !cublasLtMatrixLayoutCreate(&lc, is_int ? CUDA_R_32I : in, (uint64_t)n, (uint64_t)m, n) &&
+        !cublasLtMatrixLayoutCreate(&lc, is_int ? CUDA_R_32I : in, (uint64_t)n,
+                                    (uint64_t)m, n) &&
         !cublasLtMatmulPreferenceCreate(&pref) &&
-        !cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                              &bytes, sizeof bytes) &&
-        !cublasLtMatmulAlgoGetHeuristic(handle, desc, lb, la, lc, lc, pref, 1, &best, &found) &&
+        !cublasLtMatmulPreferenceSetAttribute(
+            pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes) &&
+        !cublasLtMatmulAlgoGetHeuristic(handle, desc, lb, la, lc, lc, pref, 1, &best,
+                                        &found) &&
         found > 0)
-        rc = cublasLtMatmul(handle, desc, is_int ? (void *)&one_i : (void *)&one_f, b, lb, a, la,
-                            is_int ? (void *)&zero_i : (void *)&zero_f, c, lc, c, lc, &best.algo,
-                            workspace, bytes, stream)
+        rc = cublasLtMatmul(handle, desc, is_int ? (void *)&one_i : (void *)&one_f, b, lb,
+                            a, la, is_int ? (void *)&zero_i : (void *)&zero_f, c, lc, c,
+                            lc, &best.algo, workspace, bytes, stream)
                  ? KG_E_LAUNCH
                  : 0;
     cublasLtMatmulPreferenceDestroy(pref);
@@ -183,7 +229,10 @@ static int matmul(int type, const void *a, const void *b, void *c, int64_t m, in
 static const struct kg_ceiling_ops ceiling = {.size = sizeof ceiling, .matmul = matmul};
 
 const struct kg_provider kgate_provider = {
-    .abi = KG_PROVIDER_ABI, .size = sizeof kgate_provider,
-    .name = "cublaslt", .build_id = "cuBLASLt example",
-    .device = &device, .ceiling = &ceiling,
+    .abi = KG_PROVIDER_ABI,
+    .size = sizeof kgate_provider,
+    .name = "cublaslt",
+    .build_id = "cuBLASLt example",
+    .device = &device,
+    .ceiling = &ceiling,
 };

@@ -56,7 +56,9 @@ static float value(int type, const void *c, size_t i)
     if (type == KG_TYPE_BF16)
         return f;
     int e = h >> 10 & 31, mantissa = h & 1023;
-    f = e == 31 ? NAN : e ? ldexpf((float)(1024 + mantissa), e - 25) : ldexpf((float)mantissa, -24);
+    f = e == 31 ? NAN
+        : e     ? ldexpf((float)(1024 + mantissa), e - 25)
+                : ldexpf((float)mantissa, -24);
     return h >> 15 ? -f : f;
 }
 
@@ -79,12 +81,13 @@ static void run(struct kg_cell *c, const void *row_)
                            2.0 * (double)r->m * (double)r->n * (double)r->k,
                            is_int ? "int8-mma" : "f16-mma"};
     KG_ARM(c, "matmul", &cost,
-           KG_OPS(c, ceiling, matmul)(r->type, kg_ptr(da), kg_ptr(db), kg_ptr(dc), r->m, r->n,
-                                      r->k, kg_ptr(dw), WORKSPACE, kg_stream(c)));
+           KG_OPS(c, ceiling, matmul)(r->type, kg_ptr(da), kg_ptr(db), kg_ptr(dc), r->m,
+                                      r->n, r->k, kg_ptr(dw), WORKSPACE, kg_stream(c)));
     const void *got = kg_fetch(dc);
     int32_t *exact = kg_alloc(c, nc * sizeof *exact);
     float *y = kg_alloc(c, nc * sizeof *y);
-    double *want = kg_alloc(c, nc * sizeof *want), *bound = kg_alloc(c, nc * sizeof *bound);
+    double *want = kg_alloc(c, nc * sizeof *want),
+           *bound = kg_alloc(c, nc * sizeof *bound);
     double unit = r->type == KG_TYPE_F16 ? 0x1p-11 : 0x1p-8;
     for (size_t i = 0; i < nc; i++) {
         const double *ra = fa + i / (size_t)r->n * (size_t)r->k;
@@ -113,6 +116,9 @@ static void plan(struct kg_plan *p)
 }
 
 const struct kg_section kgate_section = {
-    .abi = KG_SECTION_ABI, .size = sizeof(struct kg_section), .name = "vendor-gemm",
-    .summary = "f16, bf16 and int8 GEMM of the vendor's library", .plan = plan,
+    .abi = KG_SECTION_ABI,
+    .size = sizeof(struct kg_section),
+    .name = "vendor-gemm",
+    .summary = "f16, bf16 and int8 GEMM of the vendor's library",
+    .plan = plan,
 };

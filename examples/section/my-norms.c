@@ -8,7 +8,7 @@ struct row {
     int64_t rows, cols;
 };
 static const struct row rows[] = {
-    {"my-norms.4x320", 4, 320},
+    {"my-norms.4x320",  4, 320 },
     {"my-norms.1x4097", 1, 4097}, /* not a multiple of anything that a kernel likes */
 };
 #ifdef PLANT_FAULT
@@ -49,6 +49,9 @@ static void plan(struct kg_plan *p)
 }
 
 const struct kg_section kgate_section = {
-    .abi = KG_SECTION_ABI, .size = sizeof(struct kg_section), .name = "my-norms",
-    .summary = "RMS norm of rows, f32", .plan = plan,
+    .abi = KG_SECTION_ABI,
+    .size = sizeof(struct kg_section),
+    .name = "my-norms",
+    .summary = "RMS norm of rows, f32",
+    .plan = plan,
 };

@@ -16,9 +16,8 @@
 static const char *provider_path;
 
 struct answer {
-    int status; /* exit status; -1 if it did not exit */
-    char
-        text[64]; /* one letter per event: Hello Device Plan Error Begin Check Done bYe
+    int status;    /* exit status; -1 if it did not exit */
+    char text[64]; /* one letter per event: Hello Device Plan Error Begin Check Done bYe
                       again Against */
     json_t *events;
 };

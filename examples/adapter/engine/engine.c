@@ -75,8 +75,8 @@ static int dot(engine_format format, const unsigned char *codes, const int8_t *x
     int sum = 0;
     for (int i = 0; i < 32; i++) {
         int w = format == ENGINE_Q8_0 ? (int8_t)codes[i]
-                : i < 16             ? (codes[i] & 15) - 8
-                                     : (codes[i - 16] >> 4) - 8;
+                : i < 16              ? (codes[i] & 15) - 8
+                                      : (codes[i - 16] >> 4) - 8;
         sum += w * x[i];
     }
     return sum;

@@ -14,7 +14,12 @@ typedef struct engine engine;
 
 typedef enum { ENGINE_Q4_0 = 1, ENGINE_Q8_0 = 2 } engine_format;
 
-enum { ENGINE_OK = 0, ENGINE_BAD_FORMAT = 10, ENGINE_BAD_SHAPE = 11, ENGINE_NO_MEMORY = 12 };
+enum {
+    ENGINE_OK = 0,
+    ENGINE_BAD_FORMAT = 10,
+    ENGINE_BAD_SHAPE = 11,
+    ENGINE_NO_MEMORY = 12
+};
 
 typedef struct {
     engine_format format;
