@@ -63,6 +63,14 @@ wgmma_load(struct wgmma_stage<C> *stage, const struct gdn_chunk<C, struct kg_bf1
     kg_cp_async_commit();
 }
 
+/* As kg_pack_f32_to_bf162, in one instruction. */
+static __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi)
+{
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(hi), "f"(lo));
+    return pair;
+}
+
 /* Accumulators d[8n] .. d[8n + 7] (16 columns) as the A operand of k = 16n .. */
 template <int N>
 static __device__ __forceinline__ void to_operands(const float (&d)[N],
@@ -72,7 +80,7 @@ static __device__ __forceinline__ void to_operands(const float (&d)[N],
     for (int n = 0; n < N / 8; n++)
 #pragma unroll
         for (int r = 0; r < 4; r++)
-            a[n][r] = kg_pack_f32_to_bf162(d[8 * n + 2 * r], d[8 * n + 2 * r + 1]);
+            a[n][r] = pack_bf16(d[8 * n + 2 * r], d[8 * n + 2 * r + 1]);
 }
 
 template <int C>
@@ -130,10 +138,6 @@ __launch_bounds__(THREADS) void sm90_gdn_chunked_kernel(struct kg_gdn_args a,
             kg_wgmma_bf16_rs<0>(
                 out, s[kk], kg_wgmma_advance(q, kk / 4 * C * 128 + kk % 4 * 32), kk != 0);
         kg_wgmma_commit();
-        const float all = stage->gamma;
-#pragma unroll
-        for (int j = 0; j < 64; j++)
-            state[j] = all * state[j];
         kg_wgmma_wait<1>();
         kg_wgmma_touch(acc);
 #pragma unroll
@@ -141,6 +145,11 @@ __launch_bounds__(THREADS) void sm90_gdn_chunked_kernel(struct kg_gdn_args a,
             acc[i] =
                 stage->u[i / 4 * 8 + 2 * t + i % 2][own + g + i / 2 % 2 * 8] - acc[i];
         to_operands(acc, d);
+        /* Not before the wait: ptxas would add one of its own, for all groups. */
+        const float all = stage->gamma;
+#pragma unroll
+        for (int j = 0; j < 64; j++)
+            state[j] = all * state[j];
         kg_wgmma_fence();
 #pragma unroll
         for (int kk = 0; kk < C / 16; kk++)
