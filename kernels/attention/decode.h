@@ -35,9 +35,9 @@ struct decode_queries;
 
 /* q as int8: d and codes per 32 elements, the codes laid out as scores_int8 wants. */
 template <int HD, int HG>
-struct decode_queries<HD, HG, true> {
-    uint32_t words[HG][HD / 32][Q8_WORDS];
-    float d[HG][HD / 32];
+struct alignas(16) decode_queries<HD, HG, true> {
+    uint32_t words[HD / 32][Q8_WORDS][HG];
+    float d[HD / 32][HG];
 };
 template <int HD, int HG>
 struct alignas(16) decode_queries<HD, HG, false> {
@@ -62,13 +62,13 @@ static __device__ inline void load_queries(struct decode_queries<HD, HG, true> &
         const float x = h < heads ? q[h * HD + threadIdx.x] : 0.0f;
         const float d = warp_max(fabsf(x)) / 127.0f;
         const float id = d > 0.0f ? 1.0f / d : 0.0f;
-        uint8_t *codes = (uint8_t *)to.words[h][b];
+        const int at = Q8_SHIFT(b) + 2 + lane;
         if (lane < Q8_WORDS)
-            to.words[h][b][lane] = 0;
+            to.words[b][lane][h] = 0;
         __syncwarp();
-        codes[Q8_SHIFT(b) + 2 + lane] = (uint8_t)__float2int_rn(x * id);
+        ((uint8_t *)&to.words[b][at / 4][h])[at % 4] = (uint8_t)__float2int_rn(x * id);
         if (lane == 0)
-            to.d[h][b] = d;
+            to.d[b][h] = d;
     }
 }
 
@@ -156,7 +156,8 @@ static __device__ inline void softmax_tile(struct decode_shared<HD, HG> &shared,
 }
 
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
-static __global__ void __launch_bounds__(HD) decode_kernel(struct decode p)
+static __global__ void __launch_bounds__(HD, HG == 4 ? 512 / HD : 1)
+    decode_kernel(struct decode p)
 {
     typedef decode_block<HD, HG, INT8, MAIN, DEEP> block_type;
     typedef decode_queries<HD, HG, INT8> queries_type;
@@ -192,15 +193,6 @@ static __global__ void __launch_bounds__(HD) decode_kernel(struct decode p)
         }
     load_queries<HD, HG>(queries, p.q + ((int64_t)row * p.n_heads + head0) * HD, heads);
     __syncthreads();
-    uint32_t q_words[HG][Q8_WORDS];
-    float q_d[HG];
-    if constexpr (INT8)
-        for (int h = 0; h < HG; h++) {
-            for (int i = 0; i < Q8_WORDS; i++)
-                q_words[h][i] = queries.words[h][warp][i];
-            q_d[h] = queries.d[h][warp];
-        }
-
     float max[block_type::HEADS_PER_WARP], sum[block_type::HEADS_PER_WARP];
     float acc[HG][8] = {}, rest[HG] = {};
     for (int i = 0; i < block_type::HEADS_PER_WARP; i++) {
@@ -222,8 +214,8 @@ static __global__ void __launch_bounds__(HD) decode_kernel(struct decode p)
         const uint8_t *k_tile = block.k_tile(t), *v_tile = block.v_tile(t);
         float part[HG];
         if constexpr (INT8)
-            scores_int8<HG>(k_tile + lane * block_type::shape::K_STRIDE, warp, q_words,
-                            q_d, part);
+            scores_int8<HG>(k_tile + lane * block_type::shape::K_STRIDE, warp,
+                            queries.words[warp], queries.d[warp], part);
         else
             scores_f32<HD, HG>(k_tile + lane * block_type::shape::K_STRIDE,
                                MAIN ? KG_TYPE_Q8_0 : p.k_type, warp, queries.q, part);

@@ -151,6 +151,7 @@ static __device__ inline void softmax(float (*s)[4], const struct prefill &p,
                                       float max[2], float sum[2], float rescale[2])
 {
     const int t = threadIdx.x % 4;
+#pragma unroll
     for (int r = 0; r < 2; r++) {
         float top = max[r];
 #pragma unroll
@@ -238,6 +239,7 @@ static __global__ void __launch_bounds__(128 * GROUPS) prefill_kernel(struct pre
             }
         }
     }
+#pragma unroll
     for (int r = 0; r < 2; r++) {
         float l = sum[r];
         l += __shfl_xor_sync(KG_WARP_ALL, l, 1);

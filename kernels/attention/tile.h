@@ -108,12 +108,13 @@ static __device__ inline float half_of(uint32_t bits)
 #define Q8_WORDS 10 /* words from there on that cover the block */
 
 /* Block b of the key against int8 codes of HG heads. The codes were stored with the same
-   shift as the key's, zeros around them, so that whole words multiply. part[h] = (float)dot
-   * d_key * d_q[h], two roundings. */
+   shift as the key's, zeros around them, so that whole words multiply; q[i][h] is word i of
+   head h, read from shared memory (all lanes the same) because 10 * HG registers would cost
+   resident blocks. part[h] = (float)dot * d_key * d_q[h], two roundings. */
 template <int HG>
 static __device__ inline void scores_int8(const uint8_t *key, int b,
-                                          const uint32_t (&q)[HG][Q8_WORDS],
-                                          const float (&qd)[HG], float (&part)[HG])
+                                          const uint32_t (*q)[HG], const float *qd,
+                                          float (&part)[HG])
 {
     const uint8_t *p = key + (34 * b & ~7);
     uint32_t w[Q8_WORDS];
@@ -128,8 +129,13 @@ static __device__ inline void scores_int8(const uint8_t *key, int b,
 #pragma unroll
     for (int i = 0; i < Q8_WORDS; i++)
 #pragma unroll
-        for (int h = 0; h < HG; h++)
-            dot[h] = __dp4a((int)w[i], (int)q[h][i], dot[h]);
+        for (int h = 0; h < HG; h += 4) {
+            const uint4 x = kg_load_uint4(&q[i][h]);
+            dot[h] = __dp4a((int)w[i], (int)x.x, dot[h]);
+            dot[h + 1] = __dp4a((int)w[i], (int)x.y, dot[h + 1]);
+            dot[h + 2] = __dp4a((int)w[i], (int)x.z, dot[h + 2]);
+            dot[h + 3] = __dp4a((int)w[i], (int)x.w, dot[h + 3]);
+        }
 #pragma unroll
     for (int h = 0; h < HG; h++)
         part[h] = (float)dot[h] * d * qd[h];
