@@ -8,6 +8,7 @@
  * same bits. One row more in the table adds a type of formats.h.
  */
 #include "kernels/grouped/launch.h"
+#include "kernels/grouped/q4_k.h"
 
 template <class T>
 static __global__ void dequantize_f16_kernel(const struct grouped_view g, uint16_t *dst,
@@ -52,16 +53,16 @@ struct quant_row {
                       struct CUstream_st *);
 };
 
-#define ROW(f)                                                                           \
+#define ROW(f, loader)                                                                   \
     {                                                                                    \
-        f::TYPE, f::BLOCK, f::BYTES, launch_visitor<block_weights<f>>, dequantize<f>     \
+        f::TYPE, f::BLOCK, f::BYTES, launch_visitor<loader>, dequantize<f>               \
     }
 
 static const struct quant_row rows[] = {
-    ROW(fmt_q4_k),
-    ROW(fmt_q6_k),
-    ROW(fmt_iq4_xs),
-    ROW(fmt_iq3_s),
+    ROW(fmt_q4_k, q4_k_weights),
+    ROW(fmt_q6_k, block_weights<fmt_q6_k>),
+    ROW(fmt_iq4_xs, block_weights<fmt_iq4_xs>),
+    ROW(fmt_iq3_s, block_weights<fmt_iq3_s>),
 };
 
 static const struct quant_row *find(int type)

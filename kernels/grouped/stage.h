@@ -124,22 +124,21 @@ struct block_weights {
     template <int DEPTH>
     struct loader {
         enum { UNITS = DEPTH / KG_UNIT, PARTS = T::BLOCK / KG_UNIT };
-        const uint8_t *w; /* the thread's row, NULL past the end */
+        const uint8_t *w; /* the thread's row */
         struct unit32 u[UNITS];
 
         __device__ inline loader(const struct grouped_view &g, const struct tile &t)
         {
-            const int o = t.out + (int)threadIdx.x;
-            w = o < g.out ? t.w + (int64_t)o * (g.in / T::BLOCK) * T::BYTES : nullptr;
+            /* Past the last output any row will do: nobody stores what comes of it. */
+            const int o = min(t.out + (int)threadIdx.x, g.out - 1);
+            w = t.w + (int64_t)o * (g.in / T::BLOCK) * T::BYTES;
         }
         __device__ inline void start(unsigned char *, int k)
         {
 #pragma unroll
             for (int i = 0; i < UNITS; i++) {
                 const int unit = k / KG_UNIT + i;
-                if (w)
-                    T::unpack(w + (int64_t)(unit / PARTS) * T::BYTES, unit % PARTS,
-                              &u[i]);
+                T::unpack(w + (int64_t)(unit / PARTS) * T::BYTES, unit % PARTS, &u[i]);
             }
         }
         __device__ inline void finish(unsigned char *stage) const
@@ -149,7 +148,7 @@ struct block_weights {
 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     *(uint4 *)(stage + chunk_offset<DEPTH>(threadIdx.x, 4 * i + j)) =
-                        w ? unit_halves<T>(u[i], j) : make_uint4(0, 0, 0, 0);
+                        unit_halves<T>(u[i], j);
         }
     };
 };
