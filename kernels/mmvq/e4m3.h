@@ -24,9 +24,10 @@ struct fmt_e4m3 {
     };
 };
 
-struct read_e4m3 {
+struct read_e4m3 : read_base {
     using F = fmt_e4m3;
-    enum { MAP = MAP_RUN, EXTRA = 0, OFFSET = 0, NEGATED = 0, PLANES = 1, ZERO_TAIL = 1 };
+    enum { MAP = MAP_RUN, EXTRA = 0, OFFSET = 0, NEGATED = 0, PLANES = 1 };
+    enum { ZERO_TAIL = 1 };
     static __device__ __host__ constexpr int plane_bytes(int)
     {
         return 1024;
@@ -40,7 +41,7 @@ static __device__ __forceinline__ void split_e4m3(uint32_t codes, uint32_t high[
 {
     for (int i = 0; i < 2; i++) {
         const uint32_t v = kg_e4m3x2_to_half2(codes >> 16 * i);
-        const uint32_t mask = __byte_perm(v << 1, 0, 0xbb99);
+        const uint32_t mask = kg_permute_signed(v << 1, 0, 0xbb99);
         high[i] = v & mask;
         low[i] = v & ~mask;
     }
@@ -94,7 +95,8 @@ static __device__ __forceinline__ float block_scale(const struct product_args &p
 template <>
 __device__ __forceinline__ void
 narrow_stage<read_e4m3>(const struct product_args &p, const struct job<read_e4m3> &j,
-                        int chunk, const uint8_t *stage, float *acc)
+                        int chunk, const uint8_t *stage, const struct code_tables &,
+                        float *acc)
 {
     using L = stage_layout<read_e4m3, 1>;
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -130,7 +132,7 @@ narrow_stage<read_e4m3>(const struct product_args &p, const struct job<read_e4m3
 static __device__ __forceinline__ void wide_e4m3(const struct product_args &p,
                                                  const struct job<read_e4m3> &j,
                                                  int chunk, const uint8_t *stage,
-                                                 float *acc)
+                                                 const struct code_tables &, float *acc)
 {
     using L = stage_layout<read_e4m3, 8>;
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -160,9 +162,10 @@ static __device__ __forceinline__ void wide_e4m3(const struct product_args &p,
 template <>
 __device__ __forceinline__ void
 wide_stage<read_e4m3, 1>(const struct product_args &p, const struct job<read_e4m3> &j,
-                         int chunk, const uint8_t *stage, float *acc)
+                         int chunk, const uint8_t *stage,
+                         const struct code_tables &tables, float *acc)
 {
-    wide_e4m3(p, j, chunk, stage, acc);
+    wide_e4m3(p, j, chunk, stage, tables, acc);
 }
 
 #endif

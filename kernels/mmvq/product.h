@@ -25,7 +25,6 @@
 #ifndef KGATE_KERNELS_MMVQ_PRODUCT_H
 #define KGATE_KERNELS_MMVQ_PRODUCT_H
 
-#include "kernels/device/opaque.h"
 #include "kernels/mmvq/readers.h"
 #include "kgate/ops/mmvq.h"
 
@@ -372,9 +371,9 @@ static __device__ __forceinline__ void row_view(const struct product_args &p,
 
 /* One stage for one row of q: acc[2 * group + half] of unit 4w + t, rows g and g + 8. */
 template <class R>
-static __device__ __forceinline__ void narrow_stage(const struct product_args &p,
-                                                    const struct job<R> &j, int chunk,
-                                                    const uint8_t *stage, float *acc)
+static __device__ __forceinline__ void
+narrow_stage(const struct product_args &p, const struct job<R> &j, int chunk,
+             const uint8_t *stage, const struct code_tables &tables, float *acc)
 {
     using L = stage_layout<R, 1>;
     using F = typename R::F;
@@ -403,7 +402,7 @@ static __device__ __forceinline__ void narrow_stage(const struct product_args &p
         uint32_t c[2][4][2], e[2][4][2];
         for (int h = 0; h < 2; h++) {
             row_view<R>(p, j, chunk, g, 2 * group + h, at[h], off[h]);
-            R::codes(stage, at[h], off[h], w, t, c[h], e[h]);
+            R::codes(stage, at[h], off[h], w, t, tables, c[h], e[h]);
         }
         start_dots<R>(main, mine);
         for (int i = 0; i < 4; i++)
@@ -433,9 +432,9 @@ static __device__ __forceinline__ void narrow_stage(const struct product_args &p
 /* One stage for up to 8 * NT rows of q: acc[((group * 4 + u) * NT + n) * 4 + i] of unit
    4w + u, i as in the fragment. */
 template <class R, int NT>
-static __device__ __forceinline__ void wide_stage(const struct product_args &p,
-                                                  const struct job<R> &j, int chunk,
-                                                  const uint8_t *stage, float *acc)
+static __device__ __forceinline__ void
+wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
+           const uint8_t *stage, const struct code_tables &tables, float *acc)
 {
     using L = stage_layout<R, 8 * NT>;
     using F = typename R::F;
@@ -455,7 +454,7 @@ static __device__ __forceinline__ void wide_stage(const struct product_args &p,
         float a[2][2], m[2];
         for (int h = 0; h < 2; h++) {
             row_view<R>(p, j, chunk, g, 2 * group + h, at[h], off[h]);
-            R::codes(stage, at[h], off[h], w, t, c[h], e[h]);
+            R::codes(stage, at[h], off[h], w, t, tables, c[h], e[h]);
             R::scales(stage, at[h], off[h], w, t, a[h], &m[h]);
         }
 #pragma unroll
@@ -583,6 +582,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, COLS == 16 ? 1 : 2)
     };
     for (int i = 0; i < L::stages - 1; i++)
         copy_next();
+    const struct code_tables tables = R::tables();
     int slot = 0;
     for (uint32_t index = blockIdx.x; index < p.jobs; index += gridDim.x) {
         struct job<R> j;
@@ -595,9 +595,9 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, COLS == 16 ? 1 : 2)
             copy_next();
             const uint8_t *stage = smem + slot * L::bytes;
             if constexpr (COLS == 1)
-                narrow_stage<R>(p, j, j.chunk + c, stage, acc);
+                narrow_stage<R>(p, j, j.chunk + c, stage, tables, acc);
             else
-                wide_stage<R, COLS / 8>(p, j, j.chunk + c, stage, acc);
+                wide_stage<R, COLS / 8>(p, j, j.chunk + c, stage, tables, acc);
             slot = slot + 1 == L::stages ? 0 : slot + 1;
         }
         finish_tile<R, COLS, L::values>(p, j, acc, reduce);

@@ -29,6 +29,7 @@
 #ifndef KGATE_KERNELS_MMVQ_READERS_H
 #define KGATE_KERNELS_MMVQ_READERS_H
 
+#include "kernels/device/bits.h"
 #include "kernels/matvec/formats.h"
 
 enum { MAP_HALVES, MAP_RUN, MAP_NIBBLES, MAP_PAIRS };
@@ -47,20 +48,36 @@ static __device__ __forceinline__ uint32_t word(const uint8_t *smem, int at, int
     return *(const uint32_t *)(smem + at + off);
 }
 
-/* The eight codes of four bytes of nibbles through two tables of eight. A selector with its
-   top bit set gives eight copies of the sign of the entry that the other bits choose: so the
-   entries of `low` must be negative, then c is -1 where the nibble is 8 or more, and those of
-   `high` must not be, then e is 0 where it is less: code = c + e + [nibble >= 8]. */
-static __device__ __forceinline__ void lookup_sum(uint32_t v, uint32_t low0,
-                                                  uint32_t low1, uint32_t high0,
-                                                  uint32_t high1, uint32_t c[2],
-                                                  uint32_t e[2])
+/* Codes of nibbles through two tables of eight. A selector with its top bit set gives eight
+   copies of the sign of the entry that the other bits choose: so the entries of `low` must be
+   negative, then c is -1 where the nibble is 8 or more, and those of `high` must not be, then
+   e is 0 where it is less: code = c + e + [nibble >= 8]. */
+struct code_tables {
+    uint32_t low[2], high[2];
+};
+
+/* Once a kernel. The shuffle keeps the entries in registers: as constants they would be moved
+   there at each use. */
+static __device__ __forceinline__ struct code_tables
+make_tables(uint32_t low0, uint32_t low1, uint32_t high0, uint32_t high1)
+{
+    struct code_tables t;
+    t.low[0] = __shfl_sync(KG_WARP_ALL, low0, 0);
+    t.low[1] = __shfl_sync(KG_WARP_ALL, low1, 0);
+    t.high[0] = __shfl_sync(KG_WARP_ALL, high0, 0);
+    t.high[1] = __shfl_sync(KG_WARP_ALL, high1, 0);
+    return t;
+}
+
+/* The eight codes of four bytes. */
+static __device__ __forceinline__ void lookup_sum(uint32_t v, const struct code_tables &t,
+                                                  uint32_t c[2], uint32_t e[2])
 {
     const uint32_t f = v ^ 0x88888888u;
-    c[0] = __byte_perm(low0, low1, v & 0xffffu);
-    c[1] = __byte_perm(low0, low1, v >> 16);
-    e[0] = __byte_perm(high0, high1, f & 0xffffu);
-    e[1] = __byte_perm(high0, high1, f >> 16);
+    c[0] = kg_permute_signed(t.low[0], t.low[1], v);
+    c[1] = kg_permute_signed(t.low[0], t.low[1], v >> 16);
+    e[0] = kg_permute_signed(t.high[0], t.high[1], f);
+    e[1] = kg_permute_signed(t.high[0], t.high[1], f >> 16);
 }
 
 /* IQ4: entries 0..7, and 1 more than entries 8..15. */
@@ -73,6 +90,11 @@ static __device__ __forceinline__ void lookup_sum(uint32_t v, uint32_t low0,
     enum { MAP = map, EXTRA = extra, OFFSET = offset, NEGATED = negated }
 
 struct read_base {
+    static __device__ __forceinline__ struct code_tables tables(void)
+    {
+        struct code_tables none = {};
+        return none;
+    }
     enum { ZERO_TAIL = 0 };
     static __device__ __forceinline__ void factor(int, int, float *main, float *extra)
     {
@@ -81,10 +103,16 @@ struct read_base {
     }
 };
 
+#define TABLES(...)                                                                      \
+    static __device__ __forceinline__ struct code_tables tables(void)                    \
+    {                                                                                    \
+        return make_tables(__VA_ARGS__);                                                 \
+    }
+
 #define CODES                                                                            \
-    static __device__ __forceinline__ void codes(const uint8_t *smem, const int *at,     \
-                                                 const int *off, int w, int t,           \
-                                                 uint32_t c[4][2], uint32_t e[4][2])
+    static __device__ __forceinline__ void codes(                                        \
+        const uint8_t *smem, const int *at, const int *off, int w, int t,                \
+        const struct code_tables &tables, uint32_t c[4][2], uint32_t e[4][2])
 
 #define SCALES                                                                           \
     static __device__ __forceinline__ void scales(const uint8_t *smem, const int *at,    \
@@ -163,6 +191,7 @@ struct read_q4_0 : read_base {
     CODES
     {
         (void)e;
+        (void)tables;
         const int b = at[0] + 72 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
@@ -177,6 +206,7 @@ struct read_q8_0 : read_base {
     CODES
     {
         (void)e;
+        (void)tables;
         const int b = at[0] + 136 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
@@ -207,6 +237,7 @@ struct read_q3_k : read_base {
     }
     CODES
     {
+        (void)tables;
         const int half = w & 1, high = at[0] + 110 * (w >> 1) + 4 * t;
         const int low = high + 32 * half;
         const uint32_t bit = 0x01010101u << 4 * half;
@@ -240,6 +271,7 @@ struct read_q4_k : read_base {
     CODES
     {
         (void)e;
+        (void)tables;
         const int b = at[0] + 144 * (w >> 1) + 64 * (w & 1) + 8 * t;
 #pragma unroll
         for (int pair = 0; pair < 2; pair++)
@@ -258,6 +290,7 @@ struct read_q5_k : read_base {
     CODES
     {
         (void)e;
+        (void)tables;
         const int half = w & 1, high = at[0] + 176 * (w >> 1) + 8 * t;
         const int low = high + 64 * half;
         uint2 h = kg_load_uint2(smem + high + off[0] + 16);
@@ -300,6 +333,7 @@ struct read_q6_k : read_base {
     CODES
     {
         (void)e;
+        (void)tables;
         const int half = w & 1, block = at[0] + 210 * (w >> 1) + 4 * t;
         const int low = block + 64 * half, high = block + 32 * half;
 #pragma unroll
@@ -314,12 +348,13 @@ struct read_iq4_xs : read_base {
     READER(fmt_iq4_xs, MAP_NIBBLES, 1, 0, 0);
     ONE_PLANE(544)
     FORMAT_SCALES(w >> 1, 4 * (w & 1) + t)
+    TABLES(IQ4_SPLIT)
     CODES
     {
         const int b = at[0] + 136 * (w >> 1) + 64 * (w & 1) + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word(smem, b, off[0] + 8 + 16 * u), IQ4_SPLIT, c[u], e[u]);
+            lookup_sum(word(smem, b, off[0] + 8 + 16 * u), tables, c[u], e[u]);
     }
 };
 
@@ -327,12 +362,13 @@ struct read_mxfp4 : read_base {
     READER(fmt_mxfp4, MAP_NIBBLES, 1, 1, 1);
     ONE_PLANE(544)
     FORMAT_SCALES(4 * w + t, 0)
+    TABLES(E2M1_SPLIT)
     CODES
     {
         const int b = at[0] + 68 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word_any(smem, b, off[0] + 17 * u + 1), E2M1_SPLIT, c[u], e[u]);
+            lookup_sum(word_any(smem, b, off[0] + 17 * u + 1), tables, c[u], e[u]);
     }
 };
 
@@ -347,13 +383,14 @@ struct read_nvfp4 : read_base {
         a[0] = micro_scale(pair);
         a[1] = micro_scale(pair >> 8);
     }
+    TABLES(E2M1_SPLIT)
     CODES
     {
         const int b = at[0] + 72 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word(smem, b, off[0] + 36 * (u >> 1) + 4 + 16 * (u & 1)),
-                       E2M1_SPLIT, c[u], e[u]);
+            lookup_sum(word(smem, b, off[0] + 36 * (u >> 1) + 4 + 16 * (u & 1)), tables,
+                       c[u], e[u]);
     }
 };
 
@@ -373,6 +410,7 @@ struct split_q4_0 : read_base {
     CODES
     {
         (void)e;
+        (void)tables;
         const int b = at[0] + 64 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
@@ -394,12 +432,13 @@ struct split_nvfp4 : read_base {
         a[0] = micro_scale(pair);
         a[1] = micro_scale(pair >> 8);
     }
+    TABLES(E2M1_SPLIT)
     CODES
     {
         const int b = at[0] + 64 * w + 4 * t;
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word(smem, b, off[0] + 16 * u), E2M1_SPLIT, c[u], e[u]);
+            lookup_sum(word(smem, b, off[0] + 16 * u), tables, c[u], e[u]);
     }
 };
 
@@ -417,6 +456,7 @@ struct split_q4_k : read_base {
     CODES
     {
         (void)e;
+        (void)tables;
         const int b = at[0] + 64 * w + 8 * t;
 #pragma unroll
         for (int pair = 0; pair < 2; pair++)
@@ -442,6 +482,7 @@ struct split_q6_k : read_base {
     CODES
     {
         (void)e;
+        (void)tables;
         const int low = at[0] + 64 * w + 4 * t, high = at[1] + 32 * w + 4 * t;
 #pragma unroll
         for (int i = 0; i < 2; i++)

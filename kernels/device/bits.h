@@ -1,0 +1,51 @@
+/*
+ * device/bits.h: byte selection with signs, and values whose origin the compiler shall not see.
+ */
+#ifndef KG_DEVICE_BITS_H
+#define KG_DEVICE_BITS_H
+
+#include "device.h"
+
+/* Byte i of the result is byte (s & 7) of y:x for nibble s = i of the selector's low 16 bits or,
+   where s has its top bit set, eight copies of that byte's sign. __byte_perm is not this:
+   it ignores the top bits. */
+static __device__ __forceinline__ uint32_t kg_permute_signed(uint32_t x, uint32_t y,
+                                                             uint32_t selector)
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(selector));
+    return r;
+#else
+    const uint64_t bytes = (uint64_t)y << 32 | x;
+    uint32_t r = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t s = selector >> 4 * i & 15u;
+        const uint32_t byte = (uint32_t)(bytes >> 8 * (s & 7u)) & 255u;
+        r |= (s & 8u ? (byte & 128u ? 255u : 0u) : byte) << 8 * i;
+    }
+    return r;
+#endif
+}
+
+/* The value itself. A constant that has been through stays in a register instead of being
+   fetched at each use; a pointer to shared memory needs no more work to become the address
+   that cp.async wants. */
+static __device__ __forceinline__ uint32_t kg_opaque(uint32_t v)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+template <typename T>
+static __device__ __forceinline__ T *kg_opaque(T *p)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+l"(p));
+#endif
+    return p;
+}
+
+#endif
