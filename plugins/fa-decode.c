@@ -408,8 +408,7 @@ static void run_masked(struct kg_cell *c, const void *row)
 }
 
 /* The whole set of arms takes a while on the emulated device: without the parameter
-   `deep_arms: all`, depths from 1000 on run the int8 arm, its rewrite, and the rewrite under
-   a bucket; rows as deep leave the scalar arm out. */
+   `deep_arms: all`, depths from 1000 on run the int8 arm and its rewrite under a bucket; rows as deep leave the scalar arm out. */
 static bool every_arm(const struct kg_cell *c)
 {
     const char *option = kg_option(c, "deep_arms");
@@ -576,7 +575,9 @@ static void run_deep(struct kg_cell *c, const void *row_)
         struct want w =
             oracle(&job, job.q_host, job.k_bytes, job.v_bytes, row->depth, 1, base);
         check_bounds(&job, arms[base].id, want, lse, &w);
-        kg_check_exact(c, arms[deep].id, run_single(&job, deep, row->depth), want, n, 4);
+        if (all)
+            kg_check_exact(c, arms[deep].id, run_single(&job, deep, row->depth), want, n,
+                           4);
         for (int form = 0; form < 4; form++) {
             int arm = form & 1 ? deep : base;
             int64_t bucket = row->depth + (form & 2 ? 128 : 0);
