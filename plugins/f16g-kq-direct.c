@@ -70,7 +70,9 @@ static uint16_t *rounded(struct kg_cell *cell, const struct kg_oracle_type *type
     return halves;
 }
 
-static void compare(struct kg_cell *cell, const struct kg_oracle_type *type,
+/* The visitor's forms from the blocks against the scan form from the copy; with `sm90`, the
+   wgmma form of each. */
+static void compare(struct kg_cell *cell, bool sm90, const struct kg_oracle_type *type,
                     const uint8_t *blocks, size_t expert_bytes, struct kg_groups *g)
 {
     size_t n_w = (size_t)(g->groups * g->in * g->out), n_y = (size_t)(g->pairs * g->out);
@@ -127,6 +129,17 @@ static void compare(struct kg_cell *cell, const struct kg_oracle_type *type,
                                                       .x = g->x},
                           want, bound);
     kg_check_bound(cell, "bound", y, want, bound, n_y);
+    if (sm90) {
+        kg_reset(dy);
+        KG_ARM(cell, "sm90", &cost, ({
+                   struct kg_grouped p = kg_grouped_now(g, &bufs, stride);
+                   KG_OPS(cell, grouped, sm90_gemm_quant)
+                   (&p, type->type, kg_ptr(dblocks), kg_ptr(bufs.x), kg_ptr(dy),
+                    kg_stream(cell));
+               }));
+        kg_check_exact(cell, "sm90", kg_fetch(dy), y, n_y, 4);
+        return;
+    }
     for (size_t i = 0; i < kg_n_visitor_forms; i++) {
         const struct kg_named_form *f = &kg_visitor_forms[i];
         kg_reset(dy);
@@ -140,9 +153,8 @@ static void compare(struct kg_cell *cell, const struct kg_oracle_type *type,
     }
 }
 
-static void run_made(struct kg_cell *cell, const void *row_)
+static void run_synthetic(struct kg_cell *cell, const struct row *row, bool sm90)
 {
-    const struct row *row = row_;
     const struct kg_oracle_type *type = kg_oracle_type(row->type);
     struct kg_groups g = kg_groups_made(cell, made_sizes, N_MADE, row->in, row->out);
     size_t used = (size_t)row->out * kg_row_bytes(row->type, row->in);
@@ -155,7 +167,19 @@ static void run_made(struct kg_cell *cell, const void *row_)
     g.experts = kg_alloc(cell, N_MADE * sizeof *g.experts);
     for (int i = 0; i < N_MADE; i++)
         g.experts[i] = N_MADE - 1 - i;
-    compare(cell, type, blocks, expert_bytes, &g);
+    compare(cell, sm90, type, blocks, expert_bytes, &g);
+}
+
+static void run_made(struct kg_cell *cell, const void *row)
+{
+    run_synthetic(cell, row, false);
+}
+
+static void run_made_sm90(struct kg_cell *cell, const void *row)
+{
+    if (kg_device(cell)->cc_major == 0)
+        kg_skip(cell, "device-unsupported", "wgmma");
+    run_synthetic(cell, row, true);
 }
 
 static void run_real(struct kg_cell *cell, const void *row_)
@@ -168,7 +192,7 @@ static void run_real(struct kg_cell *cell, const void *row_)
     if (expert_bytes % 16 != 0)
         kg_skip(cell, "not-applicable", "%s: an expert is %zu bytes, no multiple of 16",
                 t->name, expert_bytes);
-    compare(cell, kg_oracle_type(row->type), t->data, expert_bytes, &g);
+    compare(cell, false, kg_oracle_type(row->type), t->data, expert_bytes, &g);
 }
 
 /* Straight from the blocks, and by way of a copy in f16 that is made each time. */
@@ -206,6 +230,25 @@ static void run_bench(struct kg_cell *cell, const void *shape)
     kg_check_exact(cell, "direct", kg_fetch(dy), copied, n_y, 4);
 }
 
+static void run_bench_sm90(struct kg_cell *cell, const void *shape)
+{
+    const struct kg_oracle_type *type = kg_oracle_type(KG_TYPE_Q4_K);
+    struct kg_groups g = kg_bench_groups(cell, shape);
+    size_t expert_bytes;
+    const void *blocks = kg_bench_weights(cell, &g, type, &expert_bytes);
+    struct kg_cost cost = kg_grouped_cost(&g, (double)expert_bytes);
+    struct kg_group_bufs bufs = kg_groups_upload(cell, &g);
+    struct kg_buf *dw = kg_input(cell, "w", blocks, (size_t)g.n_experts * expert_bytes);
+    struct kg_buf *dy = kg_output(cell, "y", (size_t)(g.pairs * g.out) * sizeof(float));
+
+    KG_ARM(cell, "sm90", &cost, ({
+               struct kg_grouped p = kg_grouped_now(&g, &bufs, (int64_t)expert_bytes);
+               KG_OPS(cell, grouped, sm90_gemm_quant)
+               (&p, type->type, kg_ptr(dw), kg_ptr(bufs.x), kg_ptr(dy), kg_stream(cell));
+           }));
+    kg_bench_check(cell, &g, type, blocks, expert_bytes, kg_fetch(dy));
+}
+
 static void plan(struct kg_plan *p)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -213,11 +256,18 @@ static void plan(struct kg_plan *p)
                      &(struct kg_cell_spec){NULL, rows[i].role ? run_real : run_made,
                                             &rows[i], rows[i].role, 0},
                      "f16g-kq-direct.%s", rows[i].id);
-    for (size_t i = 0; i < 2; i++)
-        kg_plan_addf(p,
-                     &(struct kg_cell_spec){NULL, run_bench, &kg_bench_shapes[i], NULL,
-                                            KG_CELL_OPTIONAL},
-                     "f16g-kq-direct.bench.q4_k.%s", kg_bench_shapes[i].id);
+    kg_plan_add(p, &(struct kg_cell_spec){"f16g-kq-direct.q4_k.sm90", run_made_sm90,
+                                          &rows[0], NULL, KG_CELL_OPTIONAL});
+    for (size_t i = 0; i < 2; i++) {
+        const struct kg_bench_shape *shape = &kg_bench_shapes[i];
+        kg_plan_addf(
+            p, &(struct kg_cell_spec){NULL, run_bench, shape, NULL, KG_CELL_OPTIONAL},
+            "f16g-kq-direct.bench.q4_k.%s", shape->id);
+        kg_plan_addf(
+            p,
+            &(struct kg_cell_spec){NULL, run_bench_sm90, shape, NULL, KG_CELL_OPTIONAL},
+            "f16g-kq-direct.bench.q4_k.%s.sm90", shape->id);
+    }
 }
 
 static const struct kg_role roles[] = {

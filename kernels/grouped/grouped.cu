@@ -87,9 +87,16 @@ int kg_grouped_dequantize_f16(const struct kg_grouped *g, int type, const void *
 #if defined(KG_HAVE_SM90)
 int kg_sm90_grouped_gemm_f16(const struct kg_grouped *g, const void *w, const void *x,
                              float *y, struct CUstream_st *stream);
+int kg_sm90_grouped_gemm_quant(const struct kg_grouped *g, int type, const void *w,
+                               const void *x, float *y, struct CUstream_st *stream);
 #else
 static int kg_sm90_grouped_gemm_f16(const struct kg_grouped *, const void *, const void *,
                                     float *, struct CUstream_st *)
+{
+    return KG_E_UNSUPPORTED;
+}
+static int kg_sm90_grouped_gemm_quant(const struct kg_grouped *, int, const void *,
+                                      const void *, float *, struct CUstream_st *)
 {
     return KG_E_UNSUPPORTED;
 }
@@ -99,5 +106,5 @@ extern const struct kg_grouped_ops kg_grouped_table;
 const struct kg_grouped_ops kg_grouped_table = {
     sizeof(struct kg_grouped_ops), gemm_f16,
     kg_grouped_gemm_quant,         kg_grouped_dequantize_f16,
-    kg_sm90_grouped_gemm_f16,
+    kg_sm90_grouped_gemm_f16,      kg_sm90_grouped_gemm_quant,
 };

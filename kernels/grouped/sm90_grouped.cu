@@ -1,5 +1,5 @@
 /*
- * Grouped product of f16 weights with wgmma; compute capability 9.0a.
+ * Grouped products with wgmma, of f16 weights and of Q4_K blocks; compute capability 9.0a.
  *
  * kgate/ops/grouped.h states the product. Here the outputs are the m of wgmma and the rows
  * of x its n, because n may be as small as a group: a tile is 128 outputs by 256, 128 or
@@ -15,10 +15,16 @@
  * Shared memory per step of 128 x 256: 48 KiB written and 80 KiB read by wgmma, 1024 of the
  * 1300 or so cycles that the products take.
  *
+ * Q4_K blocks are unpacked between the issue of a step's products and the wait for the last
+ * one's: 32 weights a thread, from bytes that were loaded a step earlier. All 256 rows of a
+ * tile share that work. Its f16 weights are those of dequantize_f16, and so the results
+ * those of the f16 form on them, to the bit.
+ *
  * Accumulation: 16 products a wgmma in ascending k, in f32; the order inside is the
  * hardware's and need not be that of mma.sync.
  */
 #include "kernels/grouped/launch.h"
+#include "kernels/grouped/q4_k.h"
 
 #if !defined(KG_EMU)
 
@@ -47,7 +53,7 @@ static_assert((int)wide_shape<128>::STAGES * wide_shape<128>::STAGE_BYTES <=
 struct wide_tile {
     int64_t pair;
     int rows, out, height;
-    const uint16_t *w;
+    const uint8_t *w;
 };
 
 /* How a group's last rows, fewer than 256, are cut: 64, 128, 128 + 64, or 256. */
@@ -79,7 +85,7 @@ static __device__ inline bool find_wide_tile(const struct grouped_view &g, int64
             t->rows = min(rows - row, height);
             t->out = i / row_tiles * TILE_OUTS;
             t->height = height;
-            t->w = (const uint16_t *)(g.w + expert * g.expert_stride);
+            t->w = g.w + expert * g.expert_stride;
             return true;
         }
         walk->first += n;
@@ -87,47 +93,115 @@ static __device__ inline bool find_wide_tile(const struct grouped_view &g, int64
     return false;
 }
 
-template <int HEIGHT>
+/* Weights of a tile: prefetch(k) may begin to load what fill(stage, k) writes. A thread has
+   the same chunk of every LOAD_STEP-th row; LOAD_STEP is a multiple of 8, so all of them
+   have one swizzle. */
+struct wide_half {
+    const uint16_t *w;
+    int64_t step;
+    int valid;
+
+    __device__ __forceinline__ wide_half(const struct grouped_view &g,
+                                         const struct wide_tile &t)
+    {
+        const int first = threadIdx.x / CHUNKS;
+        const int left = g.out - t.out - first;
+        valid = left <= 0 ? 0 : (left + LOAD_STEP - 1) / LOAD_STEP;
+        w = (const uint16_t *)t.w + (valid ? (int64_t)(t.out + first) * g.in : 0) +
+            threadIdx.x % CHUNKS * 8;
+        step = (int64_t)LOAD_STEP * g.in;
+    }
+    __device__ __forceinline__ void prefetch(int)
+    {
+    }
+    __device__ __forceinline__ void fill(unsigned char *stage, int k) const
+    {
+        unsigned char *to =
+            stage + kg_swizzle_128(threadIdx.x / CHUNKS, threadIdx.x % CHUNKS);
+#pragma unroll
+        for (int i = 0; i < TILE_OUTS / LOAD_STEP; i++)
+            kg_cp_async_16(to + i * LOAD_STEP * 128, w + (i < valid ? i * step : 0) + k,
+                           i < valid ? 16 : 0);
+    }
+};
+
+/* Two threads a row, as q4_k.h explains; each has one row. */
+struct wide_q4_k {
+    const uint8_t *w;
+    uint4 head, codes;
+    int row, side;
+
+    __device__ __forceinline__ wide_q4_k(const struct grouped_view &g,
+                                         const struct wide_tile &t)
+    {
+        const int u = threadIdx.x / 2;
+        row = (u & 1) | (u & 2) << 1 | (u & 4) >> 1 | (u & ~7);
+        side = threadIdx.x % 2;
+        w = t.w + (int64_t)min(t.out + row, g.out - 1) * (g.in / q4_k_weights::BLOCK) *
+                      q4_k_weights::BYTES;
+    }
+    __device__ __forceinline__ void prefetch(int k)
+    {
+        const uint8_t *block =
+            w + (int64_t)(k / q4_k_weights::BLOCK) * q4_k_weights::BYTES;
+        const int part = k % q4_k_weights::BLOCK / KG_UNIT;
+        if (part == 0)
+            head = kg_load_uint4(block);
+        codes = kg_load_uint4(block + 16 + part / 2 * 32 + side * 16);
+    }
+    __device__ __forceinline__ void fill(unsigned char *stage, int k) const
+    {
+        const int part = k % q4_k_weights::BLOCK / KG_UNIT;
+#pragma unroll
+        for (int unit = 0; unit < 2; unit++) {
+            float a, b;
+            q4_k_weights::scales(head, part + unit, &a, &b);
+            const uint32_t mask = 0x0f0f0f0fu, chunk = 4 * unit + 2 * side;
+            const int shift = 4 * unit;
+            *(uint4 *)(stage + kg_swizzle_128(row, chunk)) = q4_k_weights::halves(
+                codes.x >> shift & mask, codes.y >> shift & mask, a, b);
+            *(uint4 *)(stage + kg_swizzle_128(row, chunk + 1)) = q4_k_weights::halves(
+                codes.z >> shift & mask, codes.w >> shift & mask, a, b);
+        }
+    }
+};
+
+template <class W, int HEIGHT>
 static __device__ __forceinline__ void run_wide_tile(const struct grouped_view &g,
                                                      const struct wide_tile &t,
                                                      unsigned char *shared)
 {
     using S = wide_shape<HEIGHT>;
-    enum { N_ROWS = HEIGHT / LOAD_STEP, N_OUTS = TILE_OUTS / LOAD_STEP };
+    enum { N_ROWS = HEIGHT / LOAD_STEP };
     const int steps = g.in / DEPTH;
     const int first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
-    const uint32_t place = kg_swizzle_128((uint32_t)first, (uint32_t)chunk);
-
+    const uint32_t place = S::W_BYTES + kg_swizzle_128((uint32_t)first, (uint32_t)chunk);
+    const uint16_t *x = g.x + chunk * 8;
+    W weights(g, t);
     int row[N_ROWS]; /* of x; -1 past the end */
     for (int i = 0; i < N_ROWS; i++) {
         const int r = first + i * LOAD_STEP;
         row[i] = r >= t.rows ? -1 : g.rows ? g.rows[t.pair + r] : (int)t.pair + r;
     }
-    const int left = g.out - t.out - first;
-    const int valid = left <= 0 ? 0 : (left + LOAD_STEP - 1) / LOAD_STEP;
-    const uint16_t *w = t.w + (valid ? (int64_t)(t.out + first) * g.in : 0) + chunk * 8;
-    const uint16_t *x = g.x + chunk * 8;
-    const int64_t w_step = (int64_t)LOAD_STEP * g.in;
 
-    /* LOAD_STEP is a multiple of 8, so all of a thread's rows have one swizzle. */
     auto load = [&](int s) {
-        unsigned char *to = shared + s % S::STAGES * S::STAGE_BYTES + place;
-        const int k = s * DEPTH;
-#pragma unroll
-        for (int i = 0; i < N_OUTS; i++)
-            kg_cp_async_16(to + i * LOAD_STEP * 128, w + (i < valid ? i * w_step : 0) + k,
-                           i < valid ? 16 : 0);
+        unsigned char *stage = shared + s % S::STAGES * S::STAGE_BYTES;
 #pragma unroll
         for (int i = 0; i < N_ROWS; i++)
-            kg_cp_async_16(to + S::W_BYTES + i * LOAD_STEP * 128,
-                           x + (int64_t)(row[i] < 0 ? 0 : row[i]) * g.in + k,
+            kg_cp_async_16(stage + place + i * LOAD_STEP * 128,
+                           x + (int64_t)(row[i] < 0 ? 0 : row[i]) * g.in + s * DEPTH,
                            row[i] < 0 ? 0 : 16);
+        weights.fill(stage, s * DEPTH);
+        if (s + 1 < steps)
+            weights.prefetch((s + 1) * DEPTH);
     };
 
     float acc[HEIGHT / 2];
 #pragma unroll
     for (int i = 0; i < HEIGHT / 2; i++)
         acc[i] = 0.0f;
+    if (steps > 0)
+        weights.prefetch(0);
     for (int s = 0; s < S::AHEAD; s++) {
         if (s < steps)
             load(s);
@@ -176,6 +250,7 @@ static __device__ __forceinline__ void run_wide_tile(const struct grouped_view &
     __syncthreads(); /* the buffers are the next tile's */
 }
 
+template <class W>
 static __global__ void __launch_bounds__(THREADS, 1)
     sm90_grouped_kernel(const struct grouped_view g)
 {
@@ -185,16 +260,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
     struct wide_tile t;
     for (int64_t i = blockIdx.x; find_wide_tile(g, i, &walk, &t); i += gridDim.x) {
         if (t.height == 256)
-            run_wide_tile<256>(g, t, shared);
+            run_wide_tile<W, 256>(g, t, shared);
         else if (t.height == 128)
-            run_wide_tile<128>(g, t, shared);
+            run_wide_tile<W, 128>(g, t, shared);
         else
-            run_wide_tile<64>(g, t, shared);
+            run_wide_tile<W, 64>(g, t, shared);
     }
 }
 
-int kg_sm90_grouped_gemm_f16(const struct kg_grouped *g, const void *w, const void *x,
-                             float *y, struct CUstream_st *stream)
+template <class W>
+static int launch(const struct kg_grouped *g, int64_t block, int64_t block_bytes,
+                  const void *w, const void *x, float *y, struct CUstream_st *stream)
 {
     int device = 0, major = 0;
     if (cudaGetDevice(&device) != cudaSuccess ||
@@ -202,11 +278,25 @@ int kg_sm90_grouped_gemm_f16(const struct kg_grouped *g, const void *w, const vo
             cudaSuccess ||
         major != 9)
         return KG_E_UNSUPPORTED;
-    KG_TRY(kg_grouped_check(g, 64, 128, w, x, y));
+    KG_TRY(kg_grouped_check(g, block, block_bytes, w, x, y));
     if (g->pairs == 0 || g->out == 0)
         return KG_OK;
-    return KG_LAUNCH(stream, walk_blocks(1), THREADS, SHARED_BYTES, sm90_grouped_kernel,
-                     kg_grouped_view(g, w, x, y));
+    return KG_LAUNCH(stream, walk_blocks(1), THREADS, SHARED_BYTES,
+                     sm90_grouped_kernel<W>, kg_grouped_view(g, w, x, y));
+}
+
+int kg_sm90_grouped_gemm_f16(const struct kg_grouped *g, const void *w, const void *x,
+                             float *y, struct CUstream_st *stream)
+{
+    return launch<wide_half>(g, 64, 128, w, x, y, stream);
+}
+
+int kg_sm90_grouped_gemm_quant(const struct kg_grouped *g, int type, const void *w,
+                               const void *x, float *y, struct CUstream_st *stream)
+{
+    if (type != KG_TYPE_Q4_K)
+        return KG_E_UNSUPPORTED;
+    return launch<wide_q4_k>(g, fmt_q4_k::BLOCK, fmt_q4_k::BYTES, w, x, y, stream);
 }
 
 #endif

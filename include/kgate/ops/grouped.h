@@ -15,7 +15,8 @@
  * Arithmetic: one chain of mma.sync m16n8k16 (f16 operands, f32 accumulator from +0) over
  * ascending k for every element, then one multiplication by the scale. It does not depend
  * on form, tile or group, so all forms agree to the bit on one device. The order inside an
- * mma is the hardware's. sm90_gemm_f16 uses wgmma and agrees within a bound only.
+ * mma is the hardware's. The sm90_ forms use wgmma: they agree with each other to the bit,
+ * with the others within a bound only.
  *
  * Weights of a quantized type enter as round-to-nearest-even f16 of their f32 value
  * (kgate/ops/matvec.h, dequantize); beyond f16's range they become infinite.
@@ -81,10 +82,15 @@ struct kg_grouped_ops {
     int (*dequantize_f16)(const struct kg_grouped *g, int type, const void *w, void *dst,
                           struct CUstream_st *stream);
 
-    /* As gemm_f16 with wgmma, tiles of 128 outputs by up to 128 rows. `in`: a multiple of
+    /* As gemm_f16 with wgmma, tiles of 128 outputs by up to 256 rows. `in`: a multiple of
        64. */
     int (*sm90_gemm_f16)(const struct kg_grouped *g, const void *w, const void *x,
                          float *y, struct CUstream_st *stream);
+
+    /* As gemm_quant with wgmma, of Q4_K; the bits of sm90_gemm_f16 on the weights that
+       dequantize_f16 makes. */
+    int (*sm90_gemm_quant)(const struct kg_grouped *g, int type, const void *w,
+                           const void *x, float *y, struct CUstream_st *stream);
 };
 
 #endif
