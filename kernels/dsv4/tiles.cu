@@ -8,8 +8,8 @@
  * Order of use: partial sums t in bit-reversed order 0, 64, 32, 96, 16, ..., the groups t,
  * t + 128, ... of each one after the other. Then the halving tree is a binary tree over
  * neighbours: a sum of two leaves follows them at once, and no more than one unfinished sum
- * of each size waits. Sums of up to 4 leaves wait in registers, larger ones in shared memory
- * (each thread has its own place; one store and one load for 4 leaves).
+ * of each size waits. Sums of up to 8 leaves wait in registers, larger ones in shared memory
+ * (each thread has its own place; one store and one load for 8 leaves).
  *
  * Positions: group t + 128 r is at position bitrev(t) * ROUNDS + r, ROUNDS = ceil(groups /
  * 128); positions without a group hold zeros, which add +0. A position is one or two steps
@@ -36,8 +36,8 @@ constexpr int WARPS = 8, THREADS = 32 * WARPS;
 constexpr int COLS = 16 * WARPS, ROWS = 64;
 constexpr int CHUNK = 8;   /* steps in a stage of the pipeline */
 constexpr int STAGES = 2;  /* stages in shared memory */
-constexpr int LEAVES = 4;  /* leaves of a sum in registers */
-constexpr int LEVELS = 5;  /* sizes of sums above: 128 = LEAVES * 2^LEVELS */
+constexpr int LEAVES = 8;  /* leaves of a sum in registers */
+constexpr int LEVELS = 4;  /* sizes of sums above: 128 = LEAVES * 2^LEVELS */
 constexpr int VALUES = 32; /* outputs of a thread */
 
 template <int KIND>
@@ -186,10 +186,14 @@ struct stage {
 template <int KIND>
 struct walk {
     unsigned char *shared; /* two stages */
-    int step, steps;       /* the next step, and all of them */
+    int left;              /* stages that are not on their way yet */
     int rounds;            /* groups in a leaf */
+    int at;        /* steps of the stage that are done; 0 asks for the next stage */
+    uint32_t turn; /* offset of the stage that comes next: 0 or the size of one */
     struct w_tables tables;
-    /* where the thread's part of the next stage comes from */
+    /* where the thread reads the stage: its part of x, w, s, and the marks */
+    const unsigned char *x_in, *w_in, *s_in, *marks_in;
+    /* where its part of the next copy comes from */
     const unsigned char *x, *w, *w_far, *s, *marks;
 };
 
@@ -202,8 +206,9 @@ walk_from(const struct plan<KIND> &p, const unsigned char *scratch, unsigned cha
     const int64_t col_tile = (int64_t)blockIdx.x * WARPS, row_tile = blockIdx.y;
     struct walk<KIND> k;
     k.shared = shared;
-    k.step = 0;
-    k.steps = (int)p.steps;
+    k.left = (int)(p.steps / CHUNK);
+    k.at = 0;
+    k.turn = 0;
     k.rounds = (int)p.rounds;
     k.tables = {tables[0], tables[1], tables[2]};
     k.x = scratch + p.x_at + row_tile * p.steps * 2048 + i * 16;
@@ -233,6 +238,7 @@ __device__ __forceinline__ void fetch_stage(struct walk<KIND> &k, unsigned char 
         kg_cp_async_16(to + S::S_AT + i * 16, k.s);
     if (i < S::POSITIONS)
         kg_cp_async_8(to + S::MARKS_AT + i * 8, k.marks);
+    k.left--;
     k.x += CHUNK * 2048;
     k.w += CHUNK * 128;
     k.w_far += CHUNK * 128;
@@ -240,14 +246,22 @@ __device__ __forceinline__ void fetch_stage(struct walk<KIND> &k, unsigned char 
     k.marks += S::POSITIONS * 8;
 }
 
-/* Waits for the stage of k.step, which begins a stage, and starts the one after it. */
+/* Waits for the next stage, points the thread at it, and starts the one after it. */
 template <int KIND>
 __device__ __forceinline__ void next_stage(struct walk<KIND> &k)
 {
+    typedef stage<KIND> S;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned char *now = k.shared + k.turn;
     kg_cp_async_wait<0>();
     __syncthreads(); /* also: everybody is done with the stage before */
-    if (k.step + CHUNK < k.steps)
-        fetch_stage(k, k.shared + (k.step / CHUNK + 1) % 2 * stage<KIND>::BYTES);
+    k.x_in = now + lane * 16;
+    k.w_in = now + S::W_AT + warp * CHUNK * 128 + lane * 4;
+    k.s_in = now + S::S_AT + warp * S::POSITIONS * 64 + lane / 4 * 8;
+    k.marks_in = now + S::MARKS_AT;
+    k.turn = (uint32_t)S::BYTES - k.turn;
+    if (k.left > 0)
+        fetch_stage(k, k.shared + k.turn);
     kg_cp_async_commit();
 }
 
@@ -269,14 +283,15 @@ __device__ __forceinline__ void load_w(const struct w_tables &tables, const uint
     }
 }
 
-/* Eight sums of the group: rows 16 pair + .. of the tile by the warp's columns. */
+/* Eight sums of the group: rows 16 pair + .. of the tile by the warp's columns. x is the
+   lane's. */
 template <int STEPS>
 __device__ __forceinline__ void multiply(const uint32_t a[STEPS][4],
                                          const unsigned char *x, int pair, float d[8])
 {
 #pragma unroll
     for (int h = 0; h < STEPS; h++) {
-        const uint4 b = kg_load_uint4(x + h * 2048 + pair * 512 + threadIdx.x % 32 * 16);
+        const uint4 b = kg_load_uint4(x + h * 2048 + pair * 512);
         const uint32_t b0[2] = {b.x, b.y}, b1[2] = {b.z, b.w};
         if (h == 0) {
             kg_mma_bf16_from(d, a[h], b0, 0.0f);
@@ -324,7 +339,7 @@ __device__ __noinline__ void marked_group(const uint32_t *tables, const uint32_t
 #pragma unroll 1
     for (int pair = 0; pair < 4; pair++) {
         float d[8];
-        multiply<STEPS>(a, x, pair, d);
+        multiply<STEPS>(a, x + lane * 16, pair, d);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int r = pair * 16 + i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -340,19 +355,13 @@ template <int KIND, bool FIRST>
 __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUES])
 {
     constexpr int STEPS = recipe<KIND>::STEPS;
-    typedef stage<KIND> S;
-    if (k.step % CHUNK == 0)
+    if (k.at == 0)
         next_stage(k);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at = k.step % CHUNK;
-    const unsigned char *base = k.shared + k.step / CHUNK % 2 * S::BYTES;
-    const unsigned char *x = base + at * 2048;
-    const uint32_t *w =
-        (const uint32_t *)(base + S::W_AT) + (warp * CHUNK + at) * 32 + lane;
-    const float2 s =
-        *(const float2 *)(base + S::S_AT + (warp * S::POSITIONS + at / STEPS) * 64 +
-                          lane / 4 * 8);
-    const uint64_t marks = *(const uint64_t *)(base + S::MARKS_AT + at / STEPS * 8);
-    k.step += STEPS;
+    const unsigned char *x = k.x_in + k.at * 2048;
+    const uint32_t *w = (const uint32_t *)(k.w_in + k.at * 128);
+    const float2 s = *(const float2 *)(k.s_in + k.at / STEPS * 64);
+    const uint64_t marks = *(const uint64_t *)(k.marks_in + k.at / STEPS * 8);
+    k.at = (k.at + STEPS) % CHUNK;
     float d[VALUES];
     if (marks == 0) {
         uint32_t a[STEPS][4];
@@ -362,7 +371,7 @@ __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUE
             multiply<STEPS>(a, x, pair, d + pair * 8);
     } else {
         const uint32_t tables[3] = {k.tables.low, k.tables.high, k.tables.sign};
-        marked_group<STEPS>(tables, w, x, marks, d);
+        marked_group<STEPS>(tables, w, x - threadIdx.x % 32 * 16, marks, d);
     }
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
@@ -371,28 +380,34 @@ __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUE
     }
 }
 
-/* The sum of the next N leaves. */
-template <int KIND, int N>
+/* The sum of the next N leaves of ROUNDS groups (0: of k.rounds). */
+template <int KIND, int ROUNDS, int N>
 struct tree {
     static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
     {
         float right[VALUES];
-        tree<KIND, N / 2>::next(k, sum);
-        tree<KIND, N / 2>::next(k, right);
+        tree<KIND, ROUNDS, N / 2>::next(k, sum);
+        tree<KIND, ROUNDS, N / 2>::next(k, right);
 #pragma unroll
         for (int i = 0; i < VALUES; i++)
             sum[i] = sum[i] + right[i];
     }
 };
 
-template <int KIND>
-struct tree<KIND, 1> {
+template <int KIND, int ROUNDS>
+struct tree<KIND, ROUNDS, 1> {
     static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
     {
         next_group<KIND, true>(k, sum);
+        if (ROUNDS > 0) {
+#pragma unroll
+            for (int r = 1; r < ROUNDS; r++)
+                next_group<KIND, false>(k, sum);
+        } else {
 #pragma unroll 1
-        for (int r = 1; r < k.rounds; r++)
-            next_group<KIND, false>(k, sum);
+            for (int r = 1; r < k.rounds; r++)
+                next_group<KIND, false>(k, sum);
+        }
     }
 };
 
@@ -427,7 +442,7 @@ __device__ inline bool tile_scales_move(const struct gemm_args &a,
     return __syncthreads_and(scale_moves(r)) != 0;
 }
 
-template <int KIND>
+template <int KIND, int ROUNDS>
 __global__ void __launch_bounds__(THREADS, 1)
     tiles_kernel(struct gemm_args a, const unsigned char *scratch)
 {
@@ -457,7 +472,9 @@ __global__ void __launch_bounds__(THREADS, 1)
     kg_cp_async_commit();
 #pragma unroll 1
     for (int chunk = 0; chunk < 1 << LEVELS; chunk++) {
-        tree<KIND, LEAVES>::next(k, sum);
+        if (ROUNDS > 0 && ROUNDS * recipe<KIND>::STEPS * LEAVES % CHUNK == 0)
+            k.at = 0; /* it is: then the compiler knows it everywhere below */
+        tree<KIND, ROUNDS, LEAVES>::next(k, sum);
         int level = 0;
 #pragma unroll 1
         for (; chunk >> level & 1; level++)
@@ -497,9 +514,17 @@ int kg_dsv4_tiles(const struct gemm_args &args, void *scratch, struct CUstream_s
         return KG_E_INVALID;
     KG_TRY(KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0, prepare_kernel<KIND>, args,
                      (unsigned char *)scratch));
-    return KG_LAUNCH(stream, dim3((unsigned)(p.col_tiles / WARPS), (unsigned)p.row_tiles),
-                     THREADS, 2 * stage<KIND>::BYTES + LEVELS * VALUES * THREADS * 4,
-                     tiles_kernel<KIND>, args, (const unsigned char *)scratch);
+    const dim3 grid((unsigned)(p.col_tiles / WARPS), (unsigned)p.row_tiles);
+    const size_t shared = 2 * stage<KIND>::BYTES + LEVELS * VALUES * THREADS * 4;
+    const unsigned char *laid_out = (const unsigned char *)scratch;
+    if (p.rounds == 1)
+        return KG_LAUNCH(stream, grid, THREADS, shared, (tiles_kernel<KIND, 1>), args,
+                         laid_out);
+    if (p.rounds == 2)
+        return KG_LAUNCH(stream, grid, THREADS, shared, (tiles_kernel<KIND, 2>), args,
+                         laid_out);
+    return KG_LAUNCH(stream, grid, THREADS, shared, (tiles_kernel<KIND, 0>), args,
+                     laid_out);
 }
 
 template int kg_dsv4_tiles<KG_DSV4_NVFP4>(const struct gemm_args &, void *,
