@@ -5,7 +5,7 @@
 #ifndef KGATE_KERNELS_GEMM_LAUNCH_H
 #define KGATE_KERNELS_GEMM_LAUNCH_H
 
-#include "kernels/gemm/int8.h"
+#include "kernels/gemm/narrow.h"
 #include "kernels/matvec/launch.h"
 #include "kgate/ops/gemm.h"
 
@@ -34,6 +34,28 @@ static int gemm_run_form(const gemm_int8_args &g, struct CUstream_st *stream)
                      (gemm_int8_fixup_kernel<BT>), g);
 }
 
+template <class S>
+static int gemm_run_narrow(const gemm_int8_args &g, struct CUstream_st *stream)
+{
+    const int64_t tiles = g.row_tiles * g.token_tiles;
+    KG_TRY(KG_LAUNCH(stream, (unsigned)g.workers, GEMM_THREADS, narrow_shape<S>::BYTES,
+                     (gemm_narrow_kernel<S>), g));
+    if (g.workers == tiles)
+        return KG_OK;
+    return KG_LAUNCH(stream, (unsigned)tiles, GEMM_THREADS, 0,
+                     (gemm_int8_fixup_kernel<16>), g);
+}
+
+/* The form for up to 16 tokens. */
+template <class S, int XG>
+struct gemm_narrowest {
+    static constexpr gemm_run *run = gemm_run_form<S, 16, XG>;
+};
+template <class S>
+struct gemm_narrowest<S, 1> {
+    static constexpr gemm_run *run = gemm_run_narrow<S>;
+};
+
 template <class S, int XG>
 static constexpr gemm_form gemm_make_form(int layout)
 {
@@ -46,7 +68,8 @@ static constexpr gemm_form gemm_make_form(int layout)
         T::MINIMUM != 0,
         {S::slab_bytes(0) / (S::SLAB / T::BLOCK),
                         S::STREAMS == 2 ? S::slab_bytes(1) / (S::SLAB / T::BLOCK) : 0},
-        { gemm_run_form<S, 16, XG>, gemm_run_form<S, 64, XG>, gemm_run_form<S, 128, XG>}
+        { gemm_narrowest<S, XG>::run, gemm_run_form<S, 64, XG>,
+                        gemm_run_form<S, 128, XG>}
     };
 }
 
