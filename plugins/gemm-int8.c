@@ -256,6 +256,50 @@ static void run_wgmma_shape(struct kg_cell *cell, const void *row_)
     check_wgmma(cell, &g);
 }
 
+/*
+ * The shapes of the speed tables, too large for the emulated device. 64 rows, from the first
+ * to the last, are compared with the f64 product of the codes.
+ */
+enum { SAMPLES = 64 };
+
+static const float *sampled(const struct kg_gemm *g, const float *y)
+{
+    float *to = kg_alloc(g->cell, (size_t)(SAMPLES * g->m) * sizeof *to);
+
+    for (int64_t t = 0; t < g->m; t++)
+        for (int64_t i = 0; i < SAMPLES; i++)
+            to[t * SAMPLES + i] = y[t * g->w.out + (g->w.out - 1) * i / (SAMPLES - 1)];
+    return to;
+}
+
+static void run_bench(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+
+    if (kg_gemm_is_emulated(cell))
+        kg_skip(cell, "device-unsupported", "too large for the emulated device");
+    struct kg_weights w =
+        kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out);
+    const float *x = kg_pr(cell, (size_t)row->in * row->m, 71, 0.1f);
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x), few = g;
+    size_t row_bytes = kg_row_bytes(row->type, row->in);
+    uint8_t *rows = kg_alloc(cell, SAMPLES * row_bytes);
+    int workers = 2 * kg_device(cell)->sm_count;
+
+    for (int64_t i = 0; i < SAMPLES; i++)
+        memcpy(rows + (size_t)i * row_bytes,
+               (const uint8_t *)w.data +
+                   (size_t)((w.out - 1) * i / (SAMPLES - 1)) * row_bytes,
+               row_bytes);
+    few.w.data = rows;
+    few.w.out = SAMPLES;
+    kg_gemm_check_bound(&few, "tile.bound",
+                        sampled(&g, kg_gemm_int8(&g, "tile", g.dw, KG_GEMM_BLOCKS, 0)),
+                        1);
+    const float *cut = kg_gemm_int8(&g, "stream-k", g.dw, KG_GEMM_BLOCKS, workers);
+    kg_gemm_check_bound(&few, "stream-k.bound", sampled(&g, cut), workers);
+}
+
 /* A token's results do not depend on how many others there are: the tiles of 16, 64 and
    128 tokens give the same bits. */
 static void run_batch(struct kg_cell *cell, const void *row_)
@@ -340,6 +384,14 @@ static const struct shape exact_shapes[] = {
 };
 static const struct shape large_shape = {KG_TYPE_Q4_K, 512, 64, 17};
 
+static const struct shape bench_shapes[] = {
+    {KG_TYPE_Q8_0,  4096, 12288, 512},
+    {KG_TYPE_Q4_K,  4096, 12288, 512},
+    {KG_TYPE_NVFP4, 4096, 12288, 512},
+    {KG_TYPE_Q8_0,  8192, 28672, 16 },
+    {KG_TYPE_Q4_K,  8192, 28672, 16 },
+    {KG_TYPE_NVFP4, 8192, 28672, 16 },
+};
 static const struct shape wgmma_shapes[] = {
     {KG_TYPE_Q8_0, 128,  64,  1  },
     {KG_TYPE_Q8_0, 1152, 192, 103},
@@ -364,6 +416,8 @@ static void plan(struct kg_plan *p)
     plan_shapes(p, run_batch, "batch", batch_shapes, COUNT(batch_shapes), 0);
     plan_shapes(p, run_exact, "exact", exact_shapes, COUNT(exact_shapes), 0);
     plan_shapes(p, run_large_sums, "large-sums", &large_shape, 1, 0);
+    plan_shapes(p, run_bench, "bench", bench_shapes, COUNT(bench_shapes),
+                KG_CELL_OPTIONAL);
     plan_shapes(p, run_wgmma_shape, "wgmma", wgmma_shapes, COUNT(wgmma_shapes),
                 KG_CELL_OPTIONAL);
     for (size_t i = 0; i < COUNT(tensors); i++)

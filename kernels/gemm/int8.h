@@ -119,29 +119,43 @@ struct gemm_shape {
 };
 
 /* Starts the copy of one slab of 128 rows of stream ST: four threads a row. Rows past the
-   end become zeros; bytes past the end of the tensor are not read. */
+   end become zeros; bytes past the end of the tensor are not read. A tile with a row behind
+   it needs no such care: what a copy reads too much is less than that row. */
 template <class S, class H, int ST>
 static __device__ inline void gemm_copy_stream(const gemm_int8_args &g, unsigned char *to,
                                                int64_t row0, int slab)
 {
     constexpr int n = H::chunks(ST), pitch = H::pitch(ST), slab_bytes = S::slab_bytes(ST);
-    const int chunk0 = threadIdx.x % 4;
-    const int64_t end = g.out * g.row_bytes[ST];
+    const int chunk0 = threadIdx.x % 4, r = threadIdx.x / 4;
+    const int64_t start = (row0 + r) * g.row_bytes[ST] + (int64_t)slab * slab_bytes,
+                  end = g.out * g.row_bytes[ST];
+    to += r * pitch + 16 * chunk0;
+    if (row0 + GEMM_BM < g.out && g.row_bytes[ST] >= 16 * n) {
 #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int64_t at = start + h * 64 * g.row_bytes[ST];
+            if (S::align(ST) < 16)
+                at &= ~(int64_t)15;
+            const uint8_t *from = g.w[ST] + at + 16 * chunk0;
+#pragma unroll
+            for (int j = 0; j < (n + 3) / 4; j++)
+                if (4 * j + 3 < n || chunk0 + 4 * j < n)
+                    kg_cp_async_16(to + h * 64 * pitch + 64 * j, from + 64 * j);
+        }
+        return;
+    }
+#pragma unroll 1
     for (int h = 0; h < 2; h++) {
-        const int r = threadIdx.x / 4 + 64 * h;
-        int64_t at = (row0 + r) * g.row_bytes[ST] + (int64_t)slab * slab_bytes;
+        int64_t at = start + h * 64 * g.row_bytes[ST];
         if (S::align(ST) < 16)
             at &= ~(int64_t)15;
-        const int left = row0 + r < g.out ? (int)min((int64_t)(16 * n), end - at) : 0;
+        const int left =
+            row0 + r + 64 * h < g.out ? (int)min((int64_t)(16 * n), end - at) : 0;
         const uint8_t *from = g.w[ST] + at;
-#pragma unroll
-        for (int j = 0; j < (n + 3) / 4; j++) {
-            const int chunk = chunk0 + 4 * j;
-            if (n % 4 == 0 || chunk < n)
-                kg_cp_async_16(to + r * pitch + 16 * chunk, from + 16 * chunk,
-                               max(0, min(16, left - 16 * chunk)));
-        }
+#pragma unroll 1
+        for (int chunk = chunk0; chunk < n; chunk += 4)
+            kg_cp_async_16(to + h * 64 * pitch + 16 * (chunk - chunk0), from + 16 * chunk,
+                           max(0, min(16, left - 16 * chunk)));
     }
 }
 
