@@ -256,6 +256,42 @@ static void run_native(struct kg_cell *cell, const void *row_)
     kg_gemm_check_near(&g, "native", y, blocks, 1e-5);
 }
 
+/*
+ * Where rounding decides: group g's largest value is 6 times the middle between the scale
+ * codes g and g + 1 (exact in f32), and the others are at the middles between E2M1 codes
+ * times the scale that the even code has, in both signs.
+ */
+static void run_ties(struct kg_cell *cell, const void *row_)
+{
+    enum { GROUPS = 126, IN = 2048 };
+    static const float ties[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
+    float *x = kg_alloc(cell, 2 * IN * sizeof *x);
+
+    (void)row_;
+    for (int g = 0; g < GROUPS; g++) {
+        uint8_t codes[2] = {(uint8_t)g, (uint8_t)(g + 1)};
+        double v[32], scale[2];
+        kg_oracle_nvfp4_values((const uint8_t[16]){2, 0, 0, 0, 0, 0, 0, 0, 2}, codes, v,
+                               1, 32);
+        scale[0] = v[0]; /* E2M1 code 2 is 1 */
+        scale[1] = v[16];
+        float even = (float)scale[g % 2], middle = (float)((scale[0] + scale[1]) / 2);
+        for (int i = 0; i < 16; i++) {
+            float value = i == 0 ? 6 * middle : ties[i % 7] * even;
+            x[g * 16 + i] = i % 2 ? -value : value;
+            x[IN + g * 16 + i] = -x[g * 16 + i]; /* the second token */
+        }
+    }
+    struct kg_gemm g = {
+        .cell = cell,
+        .w = {kg_oracle_type(KG_TYPE_NVFP4), NULL, IN, 1},
+        .m = 2,
+        .x = x,
+    };
+    kg_nvfp4_quantize(&g, "one-level", 1, NULL, NULL, 0);
+    kg_nvfp4_quantize(&g, "two-level", 2, NULL, NULL, 0);
+}
+
 struct plan_row {
     const char *id;
     kg_cell_fn *run;
@@ -297,6 +333,8 @@ static const struct plan_row rows[] = {
 
 static void plan(struct kg_plan *p)
 {
+    kg_plan_add(p, &(struct kg_cell_spec){"nvfp4-gemm.ties", run_ties, NULL, NULL,
+                                          KG_CELL_ORDERED});
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (size_t t = 0; t < 4 && rows[i].m[t]; t++) {
             struct cell_row *cell = kg_plan_alloc(p, sizeof *cell);
