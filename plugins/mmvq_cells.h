@@ -148,7 +148,8 @@ void kg_mv_stage_b_split(struct kg_cell *cell, const struct kg_mv_tensor *w, int
                          uint64_t offset);
 
 /* k in two parts: against the product in one (1e-6 of the largest), against itself at widths
-   1 and `width` and once more ("width1.bits", "again.bits"), and the f64 product ("bound"). */
+   1 and `width` and once more ("width1.bits", "again.bits"), the sum of the products of
+   either part ("parts.bits"), and the f64 product ("bound"). */
 void kg_mv_ksplit(struct kg_cell *cell, const struct kg_mv_tensor *w, int64_t m,
                   int width, uint64_t offset);
 
