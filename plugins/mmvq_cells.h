@@ -113,12 +113,13 @@ void kg_mv_skip_large(struct kg_cell *cell, int64_t in, int64_t out, int64_t m);
 
 /* ---- checks that several sections make ---- */
 
-/* Width 1 against stage_b ("dp4a", 1e-3, and "dp4a.bits") and the f64 product ("bound"). */
+/* Width 1 against stage_b ("dp4a", 1e-3, and "dp4a.bits"), and both against the f64
+   product ("bound", "dp4a.bound"). */
 void kg_mv_single(struct kg_cell *cell, const struct kg_mv_tensor *w, int64_t m,
                   uint64_t offset);
 
 /* `width` rows of q at a time, in `layout`, against width 1 in the file's ("near", 1e-3, and
-   "bits") and the f64 product ("bound"). */
+   "bits"), and both against the f64 product ("bound", "one.bound"). */
 void kg_mv_batched(struct kg_cell *cell, const struct kg_mv_tensor *w, int scale_kind,
                    int layout, int64_t m, int width, uint64_t offset);
 

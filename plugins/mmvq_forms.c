@@ -1,5 +1,7 @@
 /*
  * Cells that several sections make: one form of the product against another, and against f64.
+ * The bound comes first: a reference that is NaN could not be compared with (ERROR), and is
+ * a wrong result itself (FAIL).
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,9 +16,10 @@ void kg_mv_single(struct kg_cell *cell, const struct kg_mv_tensor *w, int64_t m,
     const float *y = kg_mv_run(&mv, "mmvq", (struct kg_mv_form){0}).y[0];
     const float *dp4a = kg_mv_dp4a(&mv, 0);
 
+    kg_mv_check_bound(&mv, "bound", 0, y, 0);
+    kg_mv_check_bound(&mv, "dp4a.bound", 0, dp4a, 0);
     kg_mv_check_near(&mv, "dp4a", 0, y, dp4a, 1e-3);
     kg_mv_check_same(&mv, "dp4a.bits", 0, y, dp4a, m);
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
 }
 
 void kg_mv_batched(struct kg_cell *cell, const struct kg_mv_tensor *w, int scale_kind,
@@ -29,9 +32,10 @@ void kg_mv_batched(struct kg_cell *cell, const struct kg_mv_tensor *w, int scale
     const float *y = kg_mv_run(&mv, "batched", form).y[0];
 
     kg_param_i(cell, "width", width);
+    kg_mv_check_bound(&mv, "one.bound", 0, one, 0);
+    kg_mv_check_bound(&mv, "bound", 0, y, 0);
     kg_mv_check_near(&mv, "near", 0, y, one, 1e-3);
     kg_mv_check_same(&mv, "bits", 0, y, one, m);
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
     if (w->type)
         kg_mv_check_same(&mv, "dp4a.bits", 0, y, kg_mv_dp4a(&mv, 0), m);
 }

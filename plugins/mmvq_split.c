@@ -149,6 +149,7 @@ void kg_mv_ksplit(struct kg_cell *cell, const struct kg_mv_tensor *w, int64_t m,
     int groups = (int)((w->in + 1023) / 1024), terms = 32 / w->type->group;
 
     kg_param_i(cell, "width", width);
+    kg_mv_check_bound(&mv, "mmvq.bound", 0, whole, 0);
     kg_mv_check_near(&mv, "mmvq", 0, y, whole, 1e-6);
     kg_mv_check_same(&mv, "again.bits", 0, again, y, m);
     kg_mv_check_same(&mv, "width1.bits", 0, one, y, m);
