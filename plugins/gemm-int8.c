@@ -114,6 +114,9 @@ static void check_halves(struct kg_cell *cell, const char *name, const float *x,
 static void run_f16(struct kg_cell *cell, const void *row_)
 {
     const struct tensor_cell *row = row_;
+
+    if (kg_gemm_is_emulated(cell) && row->m > 128)
+        kg_skip(cell, "device-unsupported", "too slow on the emulated device");
     struct kg_weights w =
         kg_gemm_tensor(cell, "model", row->tensor->name, row->tensor->type, row->m);
     size_t n_w = (size_t)(w.in * w.out), n_x = (size_t)(w.in * row->m);

@@ -1,9 +1,12 @@
 /*
  * The bound of W4A4 (kernels/gemm/int8.h has the order): per 16 weights one product of an
  * exact integer with the weight's scale, exact itself (at most 4 + 12 bits), then one fma
- * into the accumulator; the token's scale multiplies the sum. A term passes in / 16 + 1
- * roundings. The oracle's magnitudes are those of single products, which add up to at least
- * what the kernel adds.
+ * into the accumulator, which rounds the sum so far: it is off by at most u = 2^-24 of its own
+ * magnitude. With n groups and S_i the exact partial sums,
+ *
+ *   |computed - exact| <= u / (1 - n u) * sum over i of |S_i|
+ *
+ * and the token's scale multiplies the whole, with one rounding more.
  */
 #include "plugins/nvfp4_cells.h"
 
@@ -66,19 +69,18 @@ void kg_nvfp4_check_bound(struct kg_gemm *g, const char *name, const struct kg_e
 {
     struct kg_cell *cell = g->cell;
     size_t n = (size_t)(g->w.out * g->m);
-    double *values = kg_alloc(cell, (size_t)(g->w.in * g->m) * sizeof *values);
-    double *want = kg_alloc(cell, n * sizeof *want),
-           *bound = kg_alloc(cell, n * sizeof *bound);
+    double *want = kg_alloc(cell, n * sizeof *want);
+    double *bound = kg_alloc(cell, n * sizeof *bound);
+    double u = 0x1p-24, factor = u / (1 - (double)g->w.in / 16 * u);
 
-    kg_oracle_nvfp4_values(x->codes, x->scales, values, g->m, g->w.in);
-    kg_oracle_must(cell, kg_oracle_linear(g->w.type, g->w.data, values, want, bound,
-                                          g->w.in, g->w.out, g->m));
+    kg_oracle_must(cell, kg_oracle_nvfp4_linear(g->w.data, x->codes, x->scales, want,
+                                                bound, g->w.in, g->w.out, g->m));
     for (size_t i = 0; i < n; i++) {
         double scale = x->token_scale[i / (size_t)g->w.out];
+        bound[i] = scale * factor * bound[i];
         want[i] *= scale;
-        bound[i] *= scale;
+        bound[i] += u * (fabs(want[i]) + bound[i]) + 0x1p-149;
     }
-    kg_oracle_bound(bound, bound, n, (double)g->w.in / 16 + 1, (double)g->w.in / 16);
     kg_check_bound(cell, name, y, want, bound, n);
 }
 

@@ -101,16 +101,16 @@ static __device__ __forceinline__ void kg_mma_s8_16832(int d[4], const uint32_t 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-static __device__ __forceinline__ void
-kg_mma_s8_16832_from(int d[4], const uint32_t a[4], const uint32_t b[2], int c)
+static __device__ __forceinline__ void kg_mma_s8_16832_from(int d[4], const uint32_t a[4],
+                                                            const uint32_t b[2], int c)
 {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
         : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c));
 }
-static __device__ __forceinline__ void
-kg_mma_s8_16816_from(int d[4], const uint32_t a[2], const uint32_t b[1], int c)
+static __device__ __forceinline__ void kg_mma_s8_16816_from(int d[4], const uint32_t a[2],
+                                                            const uint32_t b[1], int c)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
         "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"

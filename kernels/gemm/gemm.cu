@@ -130,13 +130,6 @@ int sm120_nvfp4(const void *, const uint8_t *, const uint8_t *, const float *, f
 }
 #endif
 
-/* No form with cluster launch control is built yet: it pays on compute capability 10.0. */
-static int int8_clc(int, const void *, const int8_t *, const float *, const float *,
-                    float *, int64_t, int64_t, int64_t, struct CUstream_st *)
-{
-    return KG_E_UNSUPPORTED;
-}
-
 extern const struct kg_gemm_ops kg_gemm_table;
 const struct kg_gemm_ops kg_gemm_table = {
     sizeof(struct kg_gemm_ops),
@@ -151,7 +144,7 @@ const struct kg_gemm_ops kg_gemm_table = {
     nvfp4_residual,
     cutlass_pack,
     cutlass_unpack,
-    int8_clc,
+    nullptr, /* int8_clc: not built */
     sm120_nvfp4,
     sm90_q8_0,
     gemm_mirror_q8_0,

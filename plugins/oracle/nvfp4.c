@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kgate/status.h"
+#include "plugins/oracle/split.h"
 
 static const double e2m1[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
 
@@ -127,4 +128,53 @@ void kg_oracle_nvfp4_values(const uint8_t *codes, const uint8_t *scales, double 
         double value = e2m1[code & 7] * ue4m3(scales[i / 16]);
         x[i] = code & 8 ? -value : value;
     }
+}
+
+/* Twice the value of each code, and the scale of each 16. */
+static void decode_tokens(const uint8_t *codes, const uint8_t *scales, int8_t *x,
+                          double *scale, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int code = codes[i / 2] >> i % 2 * 4 & 15;
+        int doubled = (int)(2 * e2m1[code & 7]);
+        x[i] = (int8_t)(code & 8 ? -doubled : doubled);
+    }
+    for (int64_t g = 0; g < n / 16; g++)
+        scale[g] = ue4m3(scales[g]) / 2;
+}
+
+int kg_oracle_nvfp4_linear(const void *w, const uint8_t *codes, const uint8_t *scales,
+                           double *y, double *sums, int64_t in, int64_t out, int64_t m)
+{
+    const struct kg_oracle_type *type = kg_oracle_type(KG_TYPE_NVFP4);
+    int8_t *x = malloc((size_t)(in * m));
+    double *scale = malloc((size_t)(in / 16 * m) * sizeof *scale);
+
+    if (!x || !scale) {
+        free(x);
+        free(scale);
+        return KG_E_MEMORY;
+    }
+    decode_tokens(codes, scales, x, scale, in * m);
+    memset(y, 0, (size_t)(out * m) * sizeof *y);
+    memset(sums, 0, (size_t)(out * m) * sizeof *sums);
+#pragma omp parallel for schedule(static)
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t b = 0; b < in / 64; b++) {
+            struct kg_oracle_split part;
+            type->split((const uint8_t *)w + (o * (in / 64) + b) * 36, &part);
+            for (int64_t t = 0; t < m; t++)
+                for (int g = 0; g < 4; g++) {
+                    const int8_t *from = x + t * in + b * 64 + g * 16;
+                    int dot = 0;
+                    for (int i = 0; i < 16; i++)
+                        dot += part.code[g * 16 + i] * from[i];
+                    y[t * out + o] +=
+                        part.scale[g] * dot * scale[t * (in / 16) + b * 4 + g];
+                    sums[t * out + o] += fabs(y[t * out + o]);
+                }
+        }
+    free(x);
+    free(scale);
+    return KG_OK;
 }

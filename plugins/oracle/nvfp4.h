@@ -24,4 +24,13 @@ void kg_oracle_nvfp4_quantize(const float *x, int64_t m, int64_t in, const int32
 void kg_oracle_nvfp4_values(const uint8_t *codes, const uint8_t *scales, double *x,
                             int64_t m, int64_t in);
 
+/*
+ * y [m][out], without the tokens' scales, and sums [m][out]: the magnitudes of the partial
+ * sums after each group of 16, added up. Terms are taken in ascending k, one a group, each
+ * exact; so sums * 2^-24 bounds what a kernel loses that rounds once per group (running error
+ * analysis). w: out rows of NVFP4 blocks.
+ */
+int kg_oracle_nvfp4_linear(const void *w, const uint8_t *codes, const uint8_t *scales,
+                           double *y, double *sums, int64_t in, int64_t out, int64_t m);
+
 #endif
