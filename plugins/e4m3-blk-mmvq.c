@@ -72,13 +72,14 @@ static void run_exact(struct kg_cell *cell, const void *row_)
         lossless = lossless && mv.act.d[i / 32] == 1 && (float)mv.act.q[i] == x[i];
     kg_check_that(cell, "lossless", lossless, "codes that are the activations");
     const float *y = kg_mv_run(&mv, "mmvq", (struct kg_mv_form){0}).y[0];
-    const float *wide = kg_mv_run(&mv, "batched", (struct kg_mv_form){.width = 8}).y[0];
     kg_mv_need_want(&mv, 0);
     for (size_t i = 0; i < n; i++)
         want[i] = (float)mv.want[0][i];
     kg_mv_check_same(&mv, "exact", 0, y, want, row->m);
-    kg_mv_check_same(&mv, "batched.exact", 0, wide, want, row->m);
-    check_alone(&mv, y);
+    if (row->m == 1)
+        return;
+    y = kg_mv_run(&mv, "batched", (struct kg_mv_form){.width = 8}).y[0];
+    kg_mv_check_same(&mv, "batched.exact", 0, y, want, row->m);
 }
 
 /* max |y - want| / rms(want) */
