@@ -91,7 +91,13 @@ struct decode_block {
         MEMORY = TILES * shape::BYTES,
         /* Heads whose eight partial outputs fit into the tiles' memory at once. */
         ROUND = MEMORY / (SLOTS * HD * 4) < HG ? MEMORY / (SLOTS * HD * 4) : HG,
+        /* All shared memory is dynamic: a launch asks for what exceeds 48 KiB by the
+           dynamic bytes alone, so none may hide in static arrays. */
+        QUERIES_AT = MEMORY,
+        SHARED_AT = QUERIES_AT + sizeof(decode_queries<HD, HG, INT8>),
+        SHARED_BYTES = SHARED_AT + sizeof(decode_shared<HD, HG>),
     };
+    static_assert(QUERIES_AT % 16 == 0 && SHARED_AT % 16 == 0, "alignment of the parts");
     static_assert(ROUND >= 1, "one head must fit");
 
     const struct decode &p;
@@ -163,8 +169,8 @@ static __global__ void __launch_bounds__(HD, HG == 4 ? 512 / HD : 1)
     typedef decode_queries<HD, HG, INT8> queries_type;
     typedef decode_shared<HD, HG> shared_type;
     KG_SHARED_DYNAMIC(memory);
-    KG_SHARED(queries_type, queries, );
-    KG_SHARED(shared_type, shared, );
+    queries_type &queries = *(queries_type *)(memory + block_type::QUERIES_AT);
+    shared_type &shared = *(shared_type *)(memory + block_type::SHARED_AT);
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const int row = blockIdx.z, split = blockIdx.x;
     const int group = p.n_heads / p.n_kv_heads, chunks = (group + HG - 1) / HG;
@@ -327,7 +333,8 @@ static int launch_decode(const struct decode &p, int rows, struct CUstream_st *s
     const int group = p.n_heads / p.n_kv_heads;
     const dim3 grid((unsigned)max(1, p.splits_max),
                     (unsigned)(p.n_kv_heads * ((group + HG - 1) / HG)), (unsigned)rows);
-    KG_TRY(KG_LAUNCH(stream, grid, HD, (decode_block<HD, HG, INT8, MAIN, DEEP>::MEMORY),
+    KG_TRY(KG_LAUNCH(stream, grid, HD,
+                     (decode_block<HD, HG, INT8, MAIN, DEEP>::SHARED_BYTES),
                      (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p));
     if (DEEP)
         return KG_OK;
