@@ -1,9 +1,8 @@
 /*
  * kernels/ceiling/ceiling.cu: what the device can do at best (kgate/ops/ceiling.h).
  *
- * copy: the driver's own, which moves more than a plain kernel does (4.25 against 4.12 TB/s
- * on an H200).
- * read_sweep: one wave of blocks walks the memory, eight loads of a thread in flight.
+ * One wave of blocks walks the memory with 16-byte words; a warp's access is 512 consecutive
+ * bytes, and every thread has several loads in flight before the first use.
  * Integer data only: no arithmetic to order.
  */
 #include "device/device.h"
@@ -14,25 +13,39 @@
 #endif
 
 static constexpr int block_threads = 512;
-static constexpr int read_unroll = 8;
+static constexpr int wave_blocks = 132 * 4; /* four a multiprocessor of a large chip */
+
+/* Words at, at + step, .. below n, `loads` of them in flight; `use` gets each with its place. */
+template <int loads, class Use>
+static __device__ inline void sweep(const uint4 *__restrict__ from, int64_t n_words,
+                                    Use use)
+{
+    const int64_t step = (int64_t)gridDim.x * block_threads;
+    int64_t at = (int64_t)blockIdx.x * block_threads + threadIdx.x;
+    for (; at + (loads - 1) * step < n_words; at += step * loads) {
+        uint4 v[loads];
+#pragma unroll
+        for (int i = 0; i < loads; i++)
+            v[i] = from[at + i * step];
+#pragma unroll
+        for (int i = 0; i < loads; i++)
+            use(at + i * step, v[i]);
+    }
+    for (; at < n_words; at += step)
+        use(at, from[at]);
+}
+
+__global__ void copy_kernel(uint4 *__restrict__ to, const uint4 *__restrict__ from,
+                            int64_t n_words)
+{
+    sweep<4>(from, n_words, [to](int64_t at, uint4 v) { to[at] = v; });
+}
 
 __global__ void read_sweep_kernel(const uint4 *__restrict__ from, int64_t n_words,
                                   uint32_t *sum)
 {
-    const int64_t step = (int64_t)gridDim.x * block_threads;
-    int64_t at = (int64_t)blockIdx.x * block_threads + threadIdx.x;
     uint32_t s = 0;
-    for (; at + (read_unroll - 1) * step < n_words; at += step * read_unroll) {
-        uint4 v[read_unroll];
-#pragma unroll
-        for (int i = 0; i < read_unroll; i++)
-            v[i] = from[at + i * step];
-#pragma unroll
-        for (int i = 0; i < read_unroll; i++)
-            s += v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
-    }
-    for (; at < n_words; at += step)
-        s += from[at].x ^ from[at].y ^ from[at].z ^ from[at].w;
+    sweep<8>(from, n_words, [&s](int64_t, uint4 v) { s += v.x ^ v.y ^ v.z ^ v.w; });
     for (int o = 16; o > 0; o >>= 1)
         s += __shfl_xor_sync(0xffffffffu, s, o);
     if (threadIdx.x % 32 == 0)
@@ -47,14 +60,8 @@ static int kg_copy(void *to, const void *from, size_t bytes, struct CUstream_st 
 {
     if (!to || !from || bytes % 16 != 0)
         return KG_E_INVALID;
-#if defined(__CUDACC__)
-    cudaError_t rc =
-        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)stream);
-    return rc == cudaSuccess ? KG_OK : KG_E_LAUNCH;
-#else
-    (void)stream;
-    return KG_E_UNSUPPORTED;
-#endif
+    return KG_LAUNCH(stream, wave_blocks, block_threads, 0, copy_kernel, (uint4 *)to,
+                     (const uint4 *)from, (int64_t)(bytes / 16));
 }
 
 static int kg_read_sweep(const void *from, size_t bytes, uint32_t *sum,
@@ -62,8 +69,7 @@ static int kg_read_sweep(const void *from, size_t bytes, uint32_t *sum,
 {
     if (!from || !sum || bytes % 16 != 0)
         return KG_E_INVALID;
-    /* Four blocks a multiprocessor on a chip of 132; the loop does the rest. */
-    return KG_LAUNCH(stream, 132 * 4, block_threads, 0, read_sweep_kernel,
+    return KG_LAUNCH(stream, wave_blocks, block_threads, 0, read_sweep_kernel,
                      (const uint4 *)from, (int64_t)(bytes / 16), sum);
 }
 
