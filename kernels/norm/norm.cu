@@ -11,7 +11,8 @@
  * each operation rounded once. All forms are one device function with these steps switched
  * on or off, so a fused form has the bits of its chain. Memory is read once: the row waits
  * in registers for its sum. z is loaded together with x, so that it does not wait for the
- * sum; w, which all rows share, comes from cache afterwards.
+ * sum, and silu is made of it before the barrier; w, which all rows share, comes from cache
+ * afterwards. Rows of at most 128 elements go four to a warp (norm_heads).
  */
 #include "kernels/device/device.h"
 #include "kernels/matvec/q8_1.h"
@@ -27,26 +28,50 @@ struct norm_row {
     float *d, *s;
 };
 
-/* All threads of the row's T must be here. */
-template <int STEPS, bool WIDE>
-static __device__ __forceinline__ void norm_finish(const struct norm_row &r, int vector,
-                                                   int cols, float scale, float4 v,
-                                                   float4 z)
+/* y of four elements; z is what silu made of the gate. */
+template <int STEPS>
+static __device__ __forceinline__ void norm_values(float4 v, float scale, float4 w,
+                                                   float4 z, float y[4])
 {
-    float y[4] = {v.x * scale, v.y * scale, v.z * scale, v.w * scale};
+    y[0] = v.x * scale;
+    y[1] = v.y * scale;
+    y[2] = v.z * scale;
+    y[3] = v.w * scale;
     if (!(STEPS & L2)) {
-        const float4 w = row_load<WIDE, true>(r.w, vector, cols);
         y[0] *= w.x;
         y[1] *= w.y;
         y[2] *= w.z;
         y[3] *= w.w;
     }
     if (STEPS & GATED) {
-        y[0] *= kg_siluf(z.x);
-        y[1] *= kg_siluf(z.y);
-        y[2] *= kg_siluf(z.z);
-        y[3] *= kg_siluf(z.w);
+        y[0] *= z.x;
+        y[1] *= z.y;
+        y[2] *= z.z;
+        y[3] *= z.w;
     }
+}
+
+static __device__ __forceinline__ float4 silu4(float4 z)
+{
+    return make_float4(kg_siluf(z.x), kg_siluf(z.y), kg_siluf(z.z), kg_siluf(z.w));
+}
+
+template <int STEPS, bool WIDE>
+static __device__ __forceinline__ float4 weight_load(const struct norm_row &r, int vector,
+                                                     int cols)
+{
+    return STEPS & L2 ? make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+                      : row_load<WIDE, true>(r.w, vector, cols);
+}
+
+/* One vector, anywhere behind the first ones. All threads of the row's T must be here. */
+template <int STEPS, bool WIDE>
+static __device__ __forceinline__ void norm_finish(const struct norm_row &r, int vector,
+                                                   int cols, float scale, float4 v,
+                                                   float4 z)
+{
+    float y[4];
+    norm_values<STEPS>(v, scale, weight_load<STEPS, WIDE>(r, vector, cols), z, y);
     if (STEPS & Q8) {
         uint32_t codes[1];
         float d;
@@ -62,6 +87,29 @@ static __device__ __forceinline__ void norm_finish(const struct norm_row &r, int
     } else {
         row_store<WIDE>(r.y, vector, cols, make_float4(y[0], y[1], y[2], y[3]));
     }
+}
+
+/* Codes of four vectors of y. place(i) is the element that vector i begins with, or a
+   negative number where nothing is to be stored. All lanes of the warp must be here. */
+template <class PLACE>
+static __device__ __forceinline__ void store_codes(const struct norm_row &r,
+                                                   const float y[4][4], PLACE place)
+{
+    uint32_t words[4];
+    float d;
+    int sum;
+    q8_1_encode_four(y, words, &d, &sum);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (place(i) >= 0)
+            *(uint32_t *)(r.q + place(i)) = words[i];
+    const int at = place((int)threadIdx.x % 8 / 2);
+    if (at < 0)
+        return;
+    if (threadIdx.x % 2 == 0)
+        r.d[at / 32] = d;
+    else
+        r.s[at / 32] = d * (float)sum;
 }
 
 template <int STEPS, int T, bool WIDE>
@@ -89,6 +137,8 @@ static __device__ __forceinline__ void norm_one(const struct norm_row &r, int co
             row_store<WIDE>(r.res, t + i * T, cols, v[i]);
         }
         acc = dot4(v[i], v[i], acc);
+        if (STEPS & GATED) /* work for the time until the other warps have their sums */
+            z[i] = silu4(z[i]);
     }
     for (int k = t + KG_ROW_VECTORS * T; k < vectors; k += T) {
         float4 more = row_load<WIDE>(r.x, k, cols);
@@ -105,15 +155,94 @@ static __device__ __forceinline__ void norm_one(const struct norm_row &r, int co
     const float ss = row_sum<T>(acc);
     const float scale = kg_rsqrtf((STEPS & L2 ? ss : ss / (float)cols) + eps);
 
+    if (STEPS & Q8) {
+        float y[KG_ROW_VECTORS][4];
 #pragma unroll
-    for (int i = 0; i < KG_ROW_VECTORS; i++)
-        if (i * T < vectors)
-            norm_finish<STEPS, WIDE>(r, t + i * T, cols, scale, v[i], z[i]);
+        for (int i = 0; i < KG_ROW_VECTORS; i++)
+            norm_values<STEPS>(v[i], scale, weight_load<STEPS, WIDE>(r, t + i * T, cols),
+                               z[i], y[i]);
+        store_codes(r, y, [=](int i) {
+            const int at = 4 * (t + i * T);
+            return at < cols ? at : -1;
+        });
+    } else {
+#pragma unroll
+        for (int i = 0; i < KG_ROW_VECTORS; i++)
+            if (i * T < vectors)
+                norm_finish<STEPS, WIDE>(r, t + i * T, cols, scale, v[i], z[i]);
+    }
     /* whole warps stay together: q8_1_encode shuffles */
     for (int k = t + KG_ROW_VECTORS * T; k - t % 32 < vectors; k += T) {
         const float4 more = row_load<WIDE>(STEPS & ADD ? r.res : r.x, k, cols);
         norm_finish<STEPS, WIDE>(r, k, cols, scale, more,
-                                 STEPS & GATED ? row_load<WIDE>(r.z, k, cols) : more);
+                                 STEPS & GATED ? silu4(row_load<WIDE>(r.z, k, cols))
+                                               : more);
+    }
+}
+
+/* Sums of four rows over a warp: lanes 8i .. 8i + 7 get that of v[i]. Every sum is that of
+   row_sum<32>: the same tree, an addition taking its terms in either order. */
+static __device__ __forceinline__ float row_sum4(const float v[4])
+{
+    const bool high = (threadIdx.x & 16) != 0, odd = (threadIdx.x & 8) != 0;
+    const float a =
+        (high ? v[2] : v[0]) + __shfl_xor_sync(KG_WARP_ALL, high ? v[0] : v[2], 16);
+    const float b =
+        (high ? v[3] : v[1]) + __shfl_xor_sync(KG_WARP_ALL, high ? v[1] : v[3], 16);
+    float c = (odd ? b : a) + __shfl_xor_sync(KG_WARP_ALL, odd ? a : b, 8);
+#pragma unroll
+    for (int distance = 4; distance > 0; distance /= 2)
+        c += __shfl_xor_sync(KG_WARP_ALL, c, distance);
+    return c;
+}
+
+/* Heads: `count` (1 .. 4) rows of at most 128 elements, one vector a lane, so that four rows
+   are under way at one time, and the square root and the divisions are made for all four
+   at once. WIDE only. All lanes of the warp must be here. */
+template <int STEPS>
+static __device__ __forceinline__ void norm_heads(const struct norm_row &r, int count,
+                                                  int cols, float eps)
+{
+    const int lane = threadIdx.x % 32;
+    float4 v[4], z[4], b[4];
+    float acc[4], y[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int here = i < count ? cols : 0; /* nothing is read of rows past the last */
+        v[i] = row_load<true>(r.x + i * cols, lane, here);
+        if (STEPS & ADD)
+            b[i] = row_load<true>(r.b + i * cols, lane, here);
+        z[i] = STEPS & GATED ? row_load<true>(r.z + i * cols, lane, here) : v[i];
+    }
+    const float4 w = weight_load<STEPS, true>(r, lane, cols);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (STEPS & ADD) {
+            v[i].x += b[i].x;
+            v[i].y += b[i].y;
+            v[i].z += b[i].z;
+            v[i].w += b[i].w;
+            row_store<true>(r.res + i * cols, lane, i < count ? cols : 0, v[i]);
+        }
+        acc[i] = dot4(v[i], v[i], 0.0f);
+    }
+    const float ss = row_sum4(acc);
+    const float scale = kg_rsqrtf((STEPS & L2 ? ss : ss / (float)cols) + eps);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (STEPS & GATED)
+            z[i] = silu4(z[i]);
+        norm_values<STEPS>(v[i], __shfl_sync(KG_WARP_ALL, scale, 8 * i), w, z[i], y[i]);
+    }
+    if (STEPS & Q8) {
+        store_codes(r, y, [=](int i) {
+            return i < count && 4 * lane < cols ? i * cols + 4 * lane : -1;
+        });
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            row_store<true>(r.y + i * cols, lane, i < count ? cols : 0,
+                            make_float4(y[i][0], y[i][1], y[i][2], y[i][3]));
     }
 }
 
@@ -126,16 +255,11 @@ static constexpr int blocks_per_sm()
     return threads / row_block(T) > 0 ? threads / row_block(T) : 1;
 }
 
-template <int STEPS, int T, bool WIDE>
-static __global__
-__launch_bounds__(row_block(T),
-                  (blocks_per_sm<STEPS, T>())) void norm_kernel(struct norm_row a,
-                                                                int64_t rows, int cols,
-                                                                float eps)
+/* Row number `row`, and those behind it, of the arrays of a. */
+template <int STEPS>
+static __device__ __forceinline__ struct norm_row row_of(const struct norm_row &a,
+                                                         int64_t row, int cols)
 {
-    const int64_t row = row_index<T>();
-    if (row >= rows)
-        return;
     const int64_t at = row * cols;
     struct norm_row r = {};
     r.x = a.x + at;
@@ -153,7 +277,33 @@ __launch_bounds__(row_block(T),
     } else {
         r.y = a.y + at;
     }
-    norm_one<STEPS, T, WIDE>(r, cols, eps);
+    return r;
+}
+
+template <int STEPS, int T, bool WIDE>
+static __global__
+__launch_bounds__(row_block(T),
+                  (blocks_per_sm<STEPS, T>())) void norm_kernel(struct norm_row a,
+                                                                int64_t rows, int cols,
+                                                                float eps)
+{
+    const int64_t row = row_index<T>();
+    if (row < rows)
+        norm_one<STEPS, T, WIDE>(row_of<STEPS>(a, row, cols), cols, eps);
+}
+
+static constexpr int HEAD_COLS = 128, HEAD_ROWS = 16; /* a row's most, a block's rows */
+
+template <int STEPS>
+static __global__
+__launch_bounds__(row_block(32), (blocks_per_sm<STEPS, 32>())) void norm_heads_kernel(
+    struct norm_row a, int64_t rows, int cols, float eps)
+{
+    const int64_t row = (int64_t)blockIdx.x * HEAD_ROWS + threadIdx.x / 32 * 4;
+    const int64_t left = rows - row;
+    if (left > 0)
+        norm_heads<STEPS>(row_of<STEPS>(a, row, cols), left < 4 ? (int)left : 4, cols,
+                          eps);
 }
 
 struct qkv {
@@ -210,6 +360,9 @@ static int norm(const struct norm_row &a, int64_t rows, int64_t cols, float eps,
         !pointer_fits(a.d, STEPS & Q8 ? n : 0, 4) ||
         !pointer_fits(a.s, STEPS & Q8 ? n : 0, 4))
         return KG_E_INVALID;
+    if (cols <= HEAD_COLS && cols % 4 == 0)
+        return KG_LAUNCH(stream, grid_blocks(rows, HEAD_ROWS), row_block(32), 0,
+                         norm_heads_kernel<STEPS>, a, rows, (int)cols, eps);
     const unsigned grid = row_grid(rows, cols);
 #define LAUNCH_WIDE(T)                                                                   \
     KG_LAUNCH(stream, grid, row_block(T), 0, (norm_kernel<STEPS, T, true>), a, rows,     \

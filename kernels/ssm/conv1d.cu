@@ -5,15 +5,15 @@
  *   kg_siluf(acc)
  *
  * for every output alone (conv_dot), so that all forms have the same bits. Rows of x are
- * n_tokens + d_conv - 1 long and so start anywhere: loads are of 4 bytes, 128 bytes a warp.
- * A thread has ITEMS outputs that lie a block apart; of the d_conv values of each, all but
- * one are in L1 already through its neighbours.
+ * n_tokens + d_conv - 1 long and so start anywhere. A thread has four neighbouring outputs,
+ * twice, and loads the aligned vectors of 16 bytes that their values lie in; where those
+ * begin in the first vector, the same for the whole row, decides two rounds of selects.
  */
 #include "kernels/device/device.h"
 #include "kernels/matvec/launch.h"
 #include "kgate/kernels.h"
 
-static constexpr int THREADS = 256, ITEMS = 4, D_CONV_MAX = 8;
+static constexpr int THREADS = 256, ITEMS = 8, D_CONV_MAX = 8;
 
 /* The sum of one output: x[0 .. D-1] against w[0 .. D-1]. */
 template <int D>
@@ -26,28 +26,82 @@ static __device__ __forceinline__ float conv_dot(const float *x, const float *w)
     return acc;
 }
 
-template <int D, bool SILU>
-static __global__ __launch_bounds__(THREADS) void ssm_conv1d_kernel(
-    const float *x, const float *w, float *y, int64_t n_tokens, unsigned tiles)
+/* v[0 .. 4V - 1] from the aligned address `from`; if CHECKED only of what is in begin ..
+   end. */
+template <int V, bool CHECKED>
+static __device__ __forceinline__ void load_aligned(const float *begin, const float *from,
+                                                    const float *end, float v[4 * V])
 {
+#pragma unroll
+    for (int k = 0; k < 4 * V; k += 4) {
+        if (!CHECKED) {
+            const float4 f = *(const float4 *)(from + k);
+            v[k] = f.x;
+            v[k + 1] = f.y;
+            v[k + 2] = f.z;
+            v[k + 3] = f.w;
+        } else {
+            for (int e = k; e < k + 4; e++)
+                v[e] = from + e >= begin && from + e < end ? from[e] : 0.0f;
+        }
+    }
+}
+
+/* Outputs 4i .. 4i + 3 of a channel; WIDE: n_tokens is a multiple of 4, y aligned to 16. */
+template <int D, bool SILU, bool WIDE>
+static __global__
+__launch_bounds__(THREADS) void ssm_conv1d_kernel(const float *x, const float *w,
+                                                  float *y, int64_t channels,
+                                                  int64_t n_tokens, unsigned tiles)
+{
+    constexpr int VECTORS = (4 + D - 1 + 3 + 3) / 4, NEEDED = 4 + D - 1;
     const int64_t channel = blockIdx.x / tiles;
-    const int64_t first = (int64_t)(blockIdx.x % tiles) * (THREADS * ITEMS) + threadIdx.x;
-    const float *row = x + channel * (n_tokens + D - 1);
-    float weight[D], v[ITEMS][D];
+    const int64_t first =
+        (int64_t)(blockIdx.x % tiles) * (THREADS * ITEMS) + 4 * threadIdx.x;
+    const int64_t width = n_tokens + D - 1;
+    const float *row = x + channel * width, *end = x + channels * width;
+    const int skip = (int)((uintptr_t)row / 4 % 4); /* values of the first vector */
+    float weight[D], v[ITEMS / 4][4 * VECTORS];
 #pragma unroll
     for (int j = 0; j < D; j++)
         weight[j] = w[channel * D + j];
+    const float *from = row - skip + first;
+    const float *block = from - 4 * threadIdx.x;
+    if (block >= x && block + THREADS * ITEMS + 4 * VECTORS <= end) {
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++)
+        for (int i = 0; i < ITEMS / 4; i++)
+            load_aligned<VECTORS, false>(x, from + i * 4 * THREADS, end, v[i]);
+    } else { /* the first and the last block of the array */
 #pragma unroll
-        for (int j = 0; j < D; j++)
-            v[i][j] =
-                first + i * THREADS < n_tokens ? row[first + i * THREADS + j] : 0.0f;
+        for (int i = 0; i < ITEMS / 4; i++)
+            load_aligned<VECTORS, true>(x, from + i * 4 * THREADS, end, v[i]);
+    }
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        const float acc = conv_dot<D>(v[i], weight);
-        if (first + i * THREADS < n_tokens)
-            y[channel * n_tokens + first + i * THREADS] = SILU ? kg_siluf(acc) : acc;
+    for (int i = 0; i < ITEMS / 4; i++) {
+        const int64_t t = first + i * 4 * THREADS;
+        if (t >= n_tokens)
+            break;
+        float out[4];
+#pragma unroll
+        for (int k = 0; k < NEEDED + 2; k++)
+            v[i][k] = skip & 1 ? v[i][k + 1] : v[i][k];
+#pragma unroll
+        for (int k = 0; k < NEEDED; k++)
+            v[i][k] = skip & 2 ? v[i][k + 2] : v[i][k];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const float acc = conv_dot<D>(v[i] + k, weight);
+            out[k] = SILU ? kg_siluf(acc) : acc;
+        }
+        float *to = y + channel * n_tokens + t;
+        if (WIDE) {
+            *(float4 *)to = make_float4(out[0], out[1], out[2], out[3]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (t + k < n_tokens)
+                    to[k] = out[k];
+        }
     }
 }
 
@@ -59,12 +113,14 @@ static int conv(const float *x, const float *w, float *y, int64_t channels,
     const int64_t blocks = size_product(channels, tiles);
     if (blocks < 0 || !grid_blocks(blocks, 1))
         return KG_E_INVALID;
+    const bool wide = n_tokens % 4 == 0 && (uintptr_t)y % 16 == 0;
+#define LAUNCH(SILU, WIDE)                                                               \
+    KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0, (ssm_conv1d_kernel<D, SILU, WIDE>),  \
+              x, w, y, channels, n_tokens, (unsigned)tiles)
     if (silu)
-        return KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0,
-                         (ssm_conv1d_kernel<D, true>), x, w, y, n_tokens,
-                         (unsigned)tiles);
-    return KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0, (ssm_conv1d_kernel<D, false>),
-                     x, w, y, n_tokens, (unsigned)tiles);
+        return wide ? LAUNCH(true, true) : LAUNCH(true, false);
+    return wide ? LAUNCH(false, true) : LAUNCH(false, false);
+#undef LAUNCH
 }
 
 #define BY_D_CONV(d_conv, CALL)                                                          \
