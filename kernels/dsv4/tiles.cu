@@ -20,7 +20,7 @@
  *   w      [n/16][step][lane][4 B]                   nibbles: 4 of column g, 4 of g + 8
  *   s      [n/16][position][g][2]                    f32 weight scales of columns g, g + 8
  *   marks  [m/64][position]                          bit r: row r needs its order (fp4.h)
- *   range  [n/16][2]                                 of the weight scales
+ *   range  [n/16][8][2]                              of the weight scales of an eighth of k
  *
  * A first part is stored, not added to 0, and y gets + 0.0f at the end: as every part starts
  * from +0 in the defined order, no sum there is -0, and +0 for -0 is all that differs.
@@ -39,6 +39,7 @@ constexpr int STAGES = 2;  /* stages in shared memory */
 constexpr int LEAVES = 8;  /* leaves of a sum in registers */
 constexpr int LEVELS = 4;  /* sizes of sums above: 128 = LEAVES * 2^LEVELS */
 constexpr int VALUES = 32; /* outputs of a thread */
+constexpr int PIECES = 8;  /* blocks that prepare one column tile */
 
 template <int KIND>
 struct plan {
@@ -59,15 +60,15 @@ struct plan {
         s_at = w_at + (size_t)(col_tiles * steps) * 128;
         marks_at = s_at + (size_t)(col_tiles * positions) * 64;
         range_at = marks_at + (size_t)(row_tiles * positions) * 8;
-        bytes = range_at + (size_t)col_tiles * 8;
+        bytes = range_at + (size_t)col_tiles * (PIECES * 8);
     }
 
     /* The group at a position; not below `groups` if there is none. */
     __device__ int64_t group_at(int64_t position) const
     {
-        const uint32_t b = (uint32_t)(position / rounds);
-        const uint32_t t = __brev(b) >> 25;
-        return t + KG_DSV4_PARTS * (position % rounds);
+        const uint32_t at = (uint32_t)position, in_leaf = (uint32_t)rounds;
+        const uint32_t t = __brev(at / in_leaf) >> 25;
+        return t + KG_DSV4_PARTS * (int64_t)(at % in_leaf);
     }
 };
 
@@ -109,16 +110,20 @@ __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KI
         ((uint64_t *)(scratch + p.marks_at))[tile * p.positions + position] = marks;
 }
 
-/* One column tile by one block. */
+/* One of the PIECES pieces of a column tile by one block. */
 template <int KIND>
 __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KIND> &p,
-                                 unsigned char *scratch, int64_t tile, uint32_t range[2])
+                                 unsigned char *scratch, int64_t tile, int piece,
+                                 uint32_t range[2])
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     const int64_t col = tile * 16 + g;
     uint32_t *w = (uint32_t *)(scratch + p.w_at) + tile * p.steps * 32;
-    for (int64_t step = threadIdx.x / 32; step < p.steps; step += WARPS) {
+    const int64_t positions = p.positions / PIECES, first = positions * piece;
+#pragma unroll 4
+    for (int64_t step = first * STEPS + threadIdx.x / 32;
+         step < (first + positions) * STEPS; step += WARPS) {
         const int64_t j = p.group_at(step / STEPS);
         const int64_t at = j * (GROUP / 2) + step % STEPS * 8 + q * 2;
         uint32_t nibbles = 0;
@@ -134,7 +139,9 @@ __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KI
     __syncthreads();
     float *s = (float *)(scratch + p.s_at) + tile * p.positions * 16;
     uint32_t low = ~0u, high = 0;
-    for (int64_t i = threadIdx.x; i < p.positions * 16; i += THREADS) {
+#pragma unroll 2
+    for (int64_t i = first * 16 + threadIdx.x; i < (first + positions) * 16;
+         i += THREADS) {
         const int64_t j = p.group_at(i / 16), c = tile * 16 + i % 16 / 2 + i % 2 * 8;
         float value = 0.0f;
         if (j < p.groups && c < a.n)
@@ -152,21 +159,23 @@ __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KI
     }
     __syncthreads();
     if (threadIdx.x < 2)
-        ((uint32_t *)(scratch + p.range_at))[tile * 2 + threadIdx.x] = range[threadIdx.x];
+        ((uint32_t *)(scratch + p.range_at))[(tile * PIECES + piece) * 2 + threadIdx.x] =
+            range[threadIdx.x];
 }
 
-/* Blocks 0 .. col_tiles - 1 prepare w, the others x. */
+/* Blocks 0 .. col_tiles * PIECES - 1 prepare w, the others x. */
 template <int KIND>
 __global__ void __launch_bounds__(THREADS)
     prepare_kernel(struct gemm_args a, unsigned char *scratch)
 {
     KG_SHARED(uint32_t, range, [2]);
     const struct plan<KIND> p(a.m, a.n, a.k);
-    if (blockIdx.x < p.col_tiles) {
-        prepare_w<KIND>(a, p, scratch, blockIdx.x, range);
+    const int64_t w_blocks = p.col_tiles * PIECES;
+    if (blockIdx.x < w_blocks) {
+        prepare_w<KIND>(a, p, scratch, blockIdx.x / PIECES, blockIdx.x % PIECES, range);
         return;
     }
-    const int64_t i = (blockIdx.x - p.col_tiles) * WARPS + threadIdx.x / 32;
+    const int64_t i = (blockIdx.x - w_blocks) * WARPS + threadIdx.x / 32;
     if (i < p.row_tiles * p.positions)
         prepare_x<KIND>(a, p, scratch, i / p.positions, i % p.positions);
 }
@@ -370,8 +379,13 @@ __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUE
         for (int pair = 0; pair < 4; pair++)
             multiply<STEPS>(a, x, pair, d + pair * 8);
     } else {
+        /* an array of its own: one whose address is passed lives in memory on both ways */
         const uint32_t tables[3] = {k.tables.low, k.tables.high, k.tables.sign};
-        marked_group<STEPS>(tables, w, x - threadIdx.x % 32 * 16, marks, d);
+        float sums[VALUES];
+        marked_group<STEPS>(tables, w, x - threadIdx.x % 32 * 16, marks, sums);
+#pragma unroll
+        for (int i = 0; i < VALUES; i++)
+            d[i] = sums[i];
     }
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
@@ -436,8 +450,10 @@ __device__ inline bool tile_scales_move(const struct gemm_args &a,
         atomicMax(&range[1], high);
     }
     __syncthreads();
-    const uint32_t *s = (const uint32_t *)(scratch + p.range_at) + tile * 2;
-    const struct ranges r = {s[0], s[1], range[0], range[1]};
+    const uint32_t *s = (const uint32_t *)(scratch + p.range_at) +
+                        (tile * PIECES + threadIdx.x % PIECES) * 2;
+    const struct ranges r = {__reduce_min_sync(KG_WARP_ALL, s[0]),
+                             __reduce_max_sync(KG_WARP_ALL, s[1]), range[0], range[1]};
     /* one tile whose scales do not move takes the others of the block with it */
     return __syncthreads_and(scale_moves(r)) != 0;
 }
@@ -509,7 +525,8 @@ int kg_dsv4_tiles(const struct gemm_args &args, void *scratch, struct CUstream_s
 {
     static_assert(LEAVES << LEVELS == KG_DSV4_PARTS, "the tree has 128 leaves");
     const struct plan<KIND> p(args.m, args.n, args.k);
-    const int64_t blocks = p.col_tiles + (p.row_tiles * p.positions + WARPS - 1) / WARPS;
+    const int64_t blocks =
+        p.col_tiles * PIECES + (p.row_tiles * p.positions + WARPS - 1) / WARPS;
     if (blocks > 0x7fffffff || p.row_tiles > 65535 || p.steps > 0x3fffffff)
         return KG_E_INVALID;
     KG_TRY(KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0, prepare_kernel<KIND>, args,
