@@ -134,7 +134,7 @@ static const char overview[] =
     "       kgate help [COMMAND]               the options of a command\n"
     "\n"
     "MANIFEST is a file, or the name of one that comes with kgate: quick (the default),\n"
-    "nightly, release.\n"
+    "full, nightly, release.\n"
     "\n"
     "Examples:\n"
     "  kgate run                               the quick battery; needs no GPU\n"

@@ -69,7 +69,7 @@ def bash(table):
             "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))", "    else",
             "        COMPREPLY=($(compgen -f -- \"$cur\"))",
             "        case ${COMP_WORDS[1]} in",
-            "        run|list) COMPREPLY+=($(compgen -W 'quick nightly release' -- \"$cur\")) ;;",
+            "        run|list) COMPREPLY+=($(compgen -W 'quick full nightly release' -- \"$cur\")) ;;",
             "        diff|report|merge) COMPREPLY+=($(compgen -W '@latest @previous' -- \"$cur\")) ;;",
             "        esac", "    fi", "}", "complete -o filenames -F _kgate kgate", ""]
     return "\n".join(out)

@@ -9,7 +9,7 @@
 static void fit(void **state)
 {
     (void)state;
-    static const char *const names[] = {"quick", "nightly", "release"};
+    static const char *const names[] = {"quick", "full", "nightly", "release"};
     struct kg_error error;
     struct kg_models *models;
     kg_error_init(&error);

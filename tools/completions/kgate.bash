@@ -42,7 +42,7 @@ _kgate()
     else
         COMPREPLY=($(compgen -f -- "$cur"))
         case ${COMP_WORDS[1]} in
-        run|list) COMPREPLY+=($(compgen -W 'quick nightly release' -- "$cur")) ;;
+        run|list) COMPREPLY+=($(compgen -W 'quick full nightly release' -- "$cur")) ;;
         diff|report|merge) COMPREPLY+=($(compgen -W '@latest @previous' -- "$cur")) ;;
         esac
     fi
