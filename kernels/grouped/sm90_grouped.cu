@@ -56,40 +56,52 @@ struct wide_tile {
     const uint8_t *w;
 };
 
-/* How a group's last rows, fewer than 256, are cut: 64, 128, 128 + 64, or 256. */
-static __device__ inline int last_tiles(int rows)
+/* Where a walk has come to: tile `first` is the first of those of `height` in `group`. */
+struct wide_walk {
+    int64_t first;
+    int group, height;
+};
+
+/* Tiles of a height in a group of `rows`, and the row that the first begins with. The last
+   rows, fewer than 256, are cut into 64, 128, 128 + 64, or 256. */
+static __device__ inline int wide_tiles(int rows, int height, int *begin)
 {
-    return rows == 0 ? 0 : rows > 128 && rows <= 192 ? 2 : 1;
+    const int full = rows / 256, rest = rows % 256;
+    const bool both = rest > 128 && rest <= 192;
+    *begin = height == 256 ? 0 : full * 256 + (height == 64 && both ? 128 : 0);
+    return height == 256   ? full + (rest > 192)
+           : height == 128 ? rest > 64 && rest <= 192
+                           : (rest > 0 && rest <= 64) || both;
 }
 
+/* Tile number `index`, which must not be less than the last one asked of this walk. All tiles
+   of 256 rows come first, then those of 128, then those of 64: blocks take tiles in turn,
+   and would get unequal work if heights were mixed in a pattern. In a group the tile of
+   rows runs faster than that of outputs: blocks that run at one time share weights. */
 static __device__ inline bool find_wide_tile(const struct grouped_view &g, int64_t index,
-                                             struct walk *walk, struct wide_tile *t)
+                                             struct wide_walk *walk, struct wide_tile *t)
 {
     const int out_tiles = (g.out + TILE_OUTS - 1) / TILE_OUTS;
-    for (; walk->group < g.groups; walk->group++) {
-        const int begin = g.offsets[walk->group];
-        const int rows = g.offsets[walk->group + 1] - begin;
-        const int row_tiles = rows / 256 + last_tiles(rows % 256);
-        const int64_t n = (int64_t)row_tiles * out_tiles;
-        if (index < walk->first + n) {
-            const int i = (int)(index - walk->first);
-            int row = i % row_tiles * 256, height = 256;
-            if (row > rows) { /* the second of two last ones */
-                row = rows / 256 * 256 + 128;
-                height = 64;
-            } else if (rows - row <= 192) {
-                height = rows - row <= 64 ? 64 : 128;
+    for (; walk->height >= 64; walk->height /= 2, walk->group = 0)
+        for (; walk->group < g.groups; walk->group++) {
+            const int begin = g.offsets[walk->group];
+            const int rows = g.offsets[walk->group + 1] - begin;
+            int row;
+            const int row_tiles = wide_tiles(rows, walk->height, &row);
+            const int64_t n = (int64_t)row_tiles * out_tiles;
+            if (index < walk->first + n) {
+                const int i = (int)(index - walk->first);
+                row += i % row_tiles * 256;
+                const int expert = g.experts ? g.experts[walk->group] : walk->group;
+                t->pair = begin + row;
+                t->rows = min(rows - row, walk->height);
+                t->out = i / row_tiles * TILE_OUTS;
+                t->height = walk->height;
+                t->w = g.w + expert * g.expert_stride;
+                return true;
             }
-            const int expert = g.experts ? g.experts[walk->group] : walk->group;
-            t->pair = begin + row;
-            t->rows = min(rows - row, height);
-            t->out = i / row_tiles * TILE_OUTS;
-            t->height = height;
-            t->w = g.w + expert * g.expert_stride;
-            return true;
+            walk->first += n;
         }
-        walk->first += n;
-    }
     return false;
 }
 
@@ -256,7 +268,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 {
     KG_SHARED_DYNAMIC(dynamic);
     unsigned char *shared = dynamic + (1024 - (kg_shared_address(dynamic) & 1023)) % 1024;
-    struct walk walk = {};
+    struct wide_walk walk = {0, 0, 256};
     struct wide_tile t;
     for (int64_t i = blockIdx.x; find_wide_tile(g, i, &walk, &t); i += gridDim.x) {
         if (t.height == 256)
