@@ -8,7 +8,12 @@
  *
  * All of the tile's w and codes are on their way to shared memory before anything is computed:
  * at this size the latency of one round trip is as long as the transfer. The first 128
- * groups are a stage of their own, so that work on them overlaps the rest.
+ * groups are a stage of their own, so that work on them overlaps the rest. A kernel of a few
+ * microseconds also pays for every instruction that it fetches: rows are dealt to warps so
+ * that nothing is divided, and what is rare is out of line.
+ *
+ * The groups of a warp in a stage are computed together, without a branch between them. Those
+ * that need their order are looked for before, and their sums are put in place after.
  *
  * Order, exactness and the fallbacks: fp4.h. A group that needs its order is summed from
  * the same shared memory by the lanes that own its outputs.
@@ -44,63 +49,111 @@ struct layout {
     }
 };
 
-/* Copies columns [from, to) of `rows` rows, in bytes and multiples of 16. Row r of the source
-   is row first + r of `count`: beyond it zeros are stored. */
-__device__ inline void copy_rows(unsigned char *to_shared, int stride,
-                                 const uint8_t *source, int64_t row_bytes, int64_t first,
-                                 int64_t count, int rows, int from, int to)
+/* Copies bytes [from, to) of a row, multiples of 16, by `lanes` threads. */
+__device__ inline void copy_row(unsigned char *to_shared, const uint8_t *source, int from,
+                                int to, int lane, int lanes, bool real)
 {
-    const int chunks = (to - from) / 16;
-    for (int i = threadIdx.x; i < rows * chunks; i += THREADS) {
-        const int r = i / chunks, at = from + i % chunks * 16;
-        const bool real = first + r < count;
-        kg_cp_async_16(to_shared + r * stride + at,
-                       source + (real ? (first + r) * row_bytes + at : 0), real ? 16 : 0);
+#pragma unroll 1
+    for (int at = from + lane * 16; at < to; at += lanes * 16)
+        kg_cp_async_16(to_shared + at, real ? source + at : source, real ? 16 : 0);
+}
+
+/* recipe::scale, without branches for E4M3: magnitudes read 2^-120 times their value in an
+   f32's place, subnormals too. */
+template <int KIND>
+__device__ inline float scale_of(uint32_t code, float scale2)
+{
+    if (KIND == KG_DSV4_MXFP4)
+        return kg_e8m0_to_f32((uint8_t)code);
+    const float value =
+        __uint_as_float((code & 0x7fu) << 20 | (code & 0x80u) << 24) * 0x1p120f;
+    return ((code & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : value) * scale2;
+}
+
+/* Scales that a thread holds until it may wait for them: at most 9216 / 16 / 4 words of a row
+   for 32 lanes, and 9216 / 128 blocks for 64. */
+constexpr int WORDS_MOST = 5, BLOCKS_MOST = 2;
+struct held_scales {
+    uint32_t words[WORDS_MOST];
+    float scales[BLOCKS_MOST];
+};
+
+template <int KIND>
+__device__ inline void request_scales(const struct gemm_args &a, int64_t col0,
+                                      int64_t row0, struct held_scales &held)
+{
+    const int groups = (int)(a.k / recipe<KIND>::GROUP), blocks = (int)(a.k / 128);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int64_t col = min((long long)(col0 + warp), (long long)(a.n - 1));
+    const int64_t row = min((long long)(row0 + warp / 2), (long long)(a.m - 1));
+#pragma unroll
+    for (int i = 0; i < WORDS_MOST; i++)
+        if ((lane + 32 * i) * 4 < groups)
+            held.words[i] = kg_load_u32(a.ws + col * groups + (lane + 32 * i) * 4);
+#pragma unroll
+    for (int i = 0; i < BLOCKS_MOST; i++)
+        if (threadIdx.x % 64 + 64 * i < blocks)
+            held.scales[i] = a.scales[row * blocks + threadIdx.x % 64 + 64 * i];
+}
+
+/* Stores the weight scales as f32 and the activation scales as factors, and the ranges of the
+   warp in range[warp]. */
+template <int KIND>
+__device__ inline void store_scales(const struct gemm_args &a,
+                                    const struct layout<KIND> &l,
+                                    const struct held_scales &held, float *s,
+                                    uint32_t *factors, uint32_t (*range)[4])
+{
+    const int groups = (int)(a.k / recipe<KIND>::GROUP), blocks = (int)(a.k / 128);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    struct ranges r = {~0u, 0, ~0u, 0};
+#pragma unroll
+    for (int i = 0; i < WORDS_MOST; i++)
+        if ((lane + 32 * i) * 4 < groups) {
+            float value[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                value[e] = scale_of<KIND>(held.words[i] >> 8 * e, a.scale2);
+                const uint32_t bits = __float_as_uint(value[e]) & 0x7fffffffu;
+                r.s_min = min(r.s_min, bits - 1); /* 0 becomes ~0 */
+                r.s_max = max(r.s_max, bits);
+            }
+            *(float4 *)(s + warp * l.s_stride + (lane + 32 * i) * 4) =
+                make_float4(value[0], value[1], value[2], value[3]);
+        }
+#pragma unroll
+    for (int i = 0; i < BLOCKS_MOST; i++) {
+        const int at = threadIdx.x % 64 + 64 * i;
+        if (at < blocks) {
+            factors[warp / 2 * l.factor_stride + at] = x_factor(held.scales[i]);
+            r.scale_min = min(r.scale_min, scale_bits(held.scales[i]));
+            r.scale_max = max(r.scale_max, scale_bits(held.scales[i]));
+        }
+    }
+    r.s_min = __reduce_min_sync(KG_WARP_ALL, r.s_min);
+    r.s_max = __reduce_max_sync(KG_WARP_ALL, r.s_max);
+    r.scale_min = __reduce_min_sync(KG_WARP_ALL, r.scale_min);
+    r.scale_max = __reduce_max_sync(KG_WARP_ALL, r.scale_max);
+    if (lane == 0) {
+        range[warp][0] = r.s_min;
+        range[warp][1] = r.s_max;
+        range[warp][2] = r.scale_min;
+        range[warp][3] = r.scale_max;
     }
 }
 
-/* The weight scales as f32 and the activation scales as factors; their ranges into `range`,
-   which was set to {~0, 0, ~0, 0}. */
-template <int KIND>
-__device__ inline void load_scales(const struct gemm_args &a, int64_t col0, int64_t row0,
-                                   const struct layout<KIND> &l, float *s,
-                                   uint32_t *factors, uint32_t range[4])
+/* The ranges of all warps: the same for every thread. */
+__device__ inline struct ranges block_ranges(const uint32_t (*range)[4])
 {
-    const int groups = (int)(a.k / recipe<KIND>::GROUP), words = groups / 4;
-    uint32_t low = ~0u, high = 0;
-    for (int i = threadIdx.x; i < COLS * words; i += THREADS) {
-        const int c = i / words, j = i % words * 4;
-        const int64_t col = col0 + c < a.n ? col0 + c : a.n - 1;
-        const uint32_t word = kg_load_u32(a.ws + col * groups + j);
-        for (int e = 0; e < 4; e++) {
-            const float value = recipe<KIND>::scale((uint8_t)(word >> 8 * e), a.scale2);
-            const uint32_t bits = __float_as_uint(value) & 0x7fffffffu;
-            s[c * l.s_stride + j + e] = value;
-            low = bits != 0 ? min(low, bits) : low;
-            high = max(high, bits);
-        }
-    }
-    low = __reduce_min_sync(KG_WARP_ALL, low);
-    high = __reduce_max_sync(KG_WARP_ALL, high);
-    if (threadIdx.x % 32 == 0) {
-        atomicMin(&range[0], low);
-        atomicMax(&range[1], high);
-    }
-    low = ~0u, high = 0;
-    const int blocks = (int)(a.k / 128);
-    for (int i = threadIdx.x; i < ROWS * blocks; i += THREADS) {
-        const int64_t row = row0 + i / blocks < a.m ? row0 + i / blocks : a.m - 1;
-        const float scale = a.scales[row * blocks + i % blocks];
-        factors[i / blocks * l.factor_stride + i % blocks] = x_factor(scale);
-        low = min(low, scale_bits(scale));
-        high = max(high, scale_bits(scale));
-    }
-    low = __reduce_min_sync(KG_WARP_ALL, low);
-    high = __reduce_max_sync(KG_WARP_ALL, high);
-    if (threadIdx.x % 32 == 0) {
-        atomicMin(&range[2], low);
-        atomicMax(&range[3], high);
-    }
+    const uint4 mine = kg_load_uint4(range[threadIdx.x % WARPS]);
+    struct ranges r;
+    r.s_min =
+        __reduce_min_sync(KG_WARP_ALL, mine.x) + 1;   /* no scale but 0: 0, and then */
+    r.s_max = __reduce_max_sync(KG_WARP_ALL, mine.y); /* 0 is s_max too */
+    r.s_min = r.s_max == 0 ? 1 : r.s_min;
+    r.scale_min = __reduce_min_sync(KG_WARP_ALL, mine.z);
+    r.scale_max = __reduce_max_sync(KG_WARP_ALL, mine.w);
+    return r;
 }
 
 /* Bit 4r: whether this group of row r needs its order. `codes` are the lane's four (or twice
@@ -127,12 +180,136 @@ __device__ __noinline__ float rare_group(const uint8_t *codes, const uint8_t *w,
            (__uint_as_float(factor & 0xffff0000u) * 0x1p-120f);
 }
 
+/* The sums of a group some of whose rows need their order; d are those of the tensor cores. */
+struct sums {
+    float d[4];
+};
+template <int KIND>
+__device__ __noinline__ struct sums marked_group(int64_t k, const unsigned char *shared,
+                                                 int j, float d0, float d1, float d2,
+                                                 float d3)
+{
+    constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const struct layout<KIND> l(k);
+    const unsigned char *codes = shared + l.codes_at;
+    const uint32_t *factors = (const uint32_t *)(shared + l.factors_at);
+    struct sums sums = {
+        {d0, d1, d2, d3}
+    };
+    uint32_t x4[STEPS];
+#pragma unroll
+    for (int h = 0; h < STEPS; h++)
+        x4[h] = kg_load_u32(codes + g * l.code_stride + j * GROUP + h * 16 + q * 4);
+    const uint32_t in_order = rows_in_order<STEPS>(x4);
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const int row = 2 * q + e % 2, col = g + e / 2 * 8;
+        if ((in_order >> 4 * row & 1u) != 0)
+            sums.d[e] =
+                rare_group<GROUP>(codes + row * l.code_stride + j * GROUP,
+                                  shared + col * l.w_stride + j * (GROUP / 2),
+                                  factors[row * l.factor_stride + j * GROUP / 128]);
+    }
+    return sums;
+}
+
+/* The whole tile in order. */
+template <int KIND>
+__device__ __noinline__ void in_order(struct gemm_args a, int64_t col0, int64_t row0)
+{
+    for (int i = threadIdx.x / 32; i < COLS * ROWS; i += WARPS) {
+        const int64_t row = row0 + i / COLS, col = col0 + i % COLS;
+        if (row >= a.m || col >= a.n)
+            continue;
+        const float y = ordered_output<KIND>(a, row, col);
+        if (threadIdx.x % 32 == 0)
+            a.y[row * a.n + col] = y;
+    }
+}
+
+/* Adds the groups j1, j1 + 16, ..., of which all 8 are there if FULL. Others are computed from
+   the last group, and not added. */
+template <int KIND, bool FULL>
+__device__ __forceinline__ void add_groups(int64_t k, const unsigned char *shared,
+                                           const struct w_tables &tables, int j1,
+                                           float part[PARTS][4])
+{
+    constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
+    const struct layout<KIND> l(k);
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const int last = (int)(k / GROUP) - 1 - j1, skip = FULL ? 0 : min(last, 0);
+    const unsigned first = (unsigned)(j1 + skip);
+    const unsigned char *w_from = shared + g * l.w_stride + q * 2 + first * (GROUP / 2);
+    const unsigned char *codes_from =
+        shared + l.codes_at + g * l.code_stride + q * 4 + first * GROUP;
+    const float *s_from = (const float *)(shared + l.s_at) + g * l.s_stride + first;
+    const uint32_t *factors_from =
+        (const uint32_t *)(shared + l.factors_at) + g * l.factor_stride;
+    uint32_t look = 0;
+    float d[PARTS][4];
+#pragma unroll
+    for (int i = 0; i < PARTS; i++) {
+        const bool real = FULL || WARPS * i <= last;
+        const int at = real ? WARPS * i : 0; /* from `first` */
+        const uint32_t factor = factors_from[(first * GROUP) / 128 + at * GROUP / 128];
+#pragma unroll
+        for (int h = 0; h < STEPS; h++) {
+            const unsigned char *w = w_from + at * (GROUP / 2) + h * 8;
+            uint32_t top[2], bottom[2], x[2];
+            const uint32_t x4 = kg_load_u32(codes_from + at * GROUP + h * 16);
+            look |= real && needs_look<GROUP>(x4) != 0 ? 1u << i : 0u;
+            kg_x_pairs(x4, factor, x);
+            w_pairs(tables, kg_load_u16(w), top);
+            w_pairs(tables, kg_load_u16(w + 8 * l.w_stride), bottom);
+            const uint32_t tile[4] = {top[0], bottom[0], top[1], bottom[1]};
+            if (h == 0)
+                kg_mma_bf16_from(d[i], tile, x, 0.0f);
+            else
+                kg_mma_bf16_16816(d[i], tile, x);
+        }
+    }
+    uint32_t order = 0; /* the looks that end in a need for order */
+    look = __reduce_or_sync(KG_WARP_ALL, look);
+#pragma unroll 1
+    for (; look != 0; look &= look - 1) {
+        const int i = __ffs((int)look) - 1;
+        uint32_t x4[STEPS];
+#pragma unroll
+        for (int h = 0; h < STEPS; h++)
+            x4[h] = kg_load_u32(codes_from + WARPS * i * GROUP + h * 16);
+        order |= rows_in_order<STEPS>(x4) != 0 ? 1u << i : 0u;
+    }
+    if (order != 0) {
+#pragma unroll
+        for (int i = 0; i < PARTS; i++)
+            if ((order >> i & 1u) != 0) {
+                const struct sums sums = marked_group<KIND>(
+                    k, shared, j1 + WARPS * i, d[i][0], d[i][1], d[i][2], d[i][3]);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    d[i][e] = sums.d[e];
+            }
+    }
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+        if (FULL || WARPS * i <= last) {
+            const float s0 = s_from[WARPS * i];
+            const float s8 = s_from[8 * l.s_stride + WARPS * i];
+            part[i][0] = add_term<KIND>(part[i][0], d[i][0], s0);
+            part[i][1] = add_term<KIND>(part[i][1], d[i][1], s0);
+            part[i][2] = add_term<KIND>(part[i][2], d[i][2], s8);
+            part[i][3] = add_term<KIND>(part[i][3], d[i][3], s8);
+        }
+}
+
 template <int KIND>
 __global__ void __launch_bounds__(THREADS) rows8_kernel(struct gemm_args a)
 {
-    constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
+    constexpr int GROUP = recipe<KIND>::GROUP;
     KG_SHARED_DYNAMIC(shared);
-    KG_SHARED(uint32_t, range, [7]); /* and w_tables */
+    KG_SHARED(uint32_t, range, [WARPS][4]);
+    KG_SHARED(uint32_t, table_words, [3]);
     const struct layout<KIND> l(a.k);
     unsigned char *codes = shared + l.codes_at;
     float *s = (float *)(shared + l.s_at);
@@ -143,84 +320,42 @@ __global__ void __launch_bounds__(THREADS) rows8_kernel(struct gemm_args a)
     const int k = (int)a.k, groups = k / GROUP;
     const int stage = min(k, KG_DSV4_PARTS * GROUP);
 
-    copy_rows(shared, l.w_stride, a.w, k / 2, col0, a.n, COLS, 0, stage / 2);
-    copy_rows(codes, l.code_stride, a.codes, k, row0, a.m, ROWS, 0, stage);
+    struct held_scales held;
+    request_scales<KIND>(a, col0, row0, held);
+    const bool real_col = col0 + warp < a.n, real_row = row0 + warp / 2 < a.m;
+    const uint8_t *w_row = a.w + (real_col ? col0 + warp : 0) * (k / 2);
+    const uint8_t *codes_row = a.codes + (real_row ? row0 + warp / 2 : 0) * (int64_t)k;
+    unsigned char *w_here = shared + warp * l.w_stride;
+    unsigned char *codes_here = codes + warp / 2 * l.code_stride;
+    copy_row(w_here, w_row, 0, stage / 2, lane, 32, real_col);
+    copy_row(codes_here, codes_row, 0, stage, threadIdx.x % 64, 64, real_row);
     kg_cp_async_commit();
-    copy_rows(shared, l.w_stride, a.w, k / 2, col0, a.n, COLS, stage / 2, k / 2);
-    copy_rows(codes, l.code_stride, a.codes, k, row0, a.m, ROWS, stage, k);
+    copy_row(w_here, w_row, stage / 2, k / 2, lane, 32, real_col);
+    copy_row(codes_here, codes_row, stage, k, threadIdx.x % 64, 64, real_row);
     kg_cp_async_commit();
-    if (threadIdx.x < 4)
-        range[threadIdx.x] = threadIdx.x % 2 == 0 ? ~0u : 0u;
-    store_w_tables(range + 4);
-    __syncthreads();
-    load_scales<KIND>(a, col0, row0, l, s, factors, range);
+    store_w_tables(table_words);
+    store_scales<KIND>(a, l, held, s, factors, range);
     kg_cp_async_wait<1>();
     __syncthreads();
 
-    const struct ranges r = {range[0], range[1], range[2], range[3]};
-    if (!scale_moves(r)) {
+    if (!scale_moves(block_ranges(range))) {
         kg_cp_async_wait<0>();
-        for (int i = warp; i < COLS * ROWS; i += WARPS) {
-            const int64_t row = row0 + i / COLS, col = col0 + i % COLS;
-            if (row >= a.m || col >= a.n)
-                continue;
-            const float y = ordered_output<KIND>(a, row, col);
-            if (lane == 0)
-                a.y[row * a.n + col] = y;
-        }
+        in_order<KIND>(a, col0, row0);
         return;
     }
 
-    const unsigned char *my_w = shared + g * l.w_stride + q * 2;
-    const unsigned char *my_codes = codes + g * l.code_stride + q * 4;
-    const struct w_tables tables = {range[4], range[5], range[6]};
+    const struct w_tables tables = {table_words[0], table_words[1], table_words[2]};
     float part[PARTS][4] = {};
     for (int j0 = 0; j0 < groups; j0 += KG_DSV4_PARTS) {
         if (j0 == KG_DSV4_PARTS) {
             kg_cp_async_wait<0>();
             __syncthreads();
         }
-#pragma unroll
-        for (int i = 0; i < PARTS; i++) {
-            const int j = j0 + warp + WARPS * i;
-            if (j >= groups)
-                break;
-            float d[4];
-            uint32_t x4[STEPS], look = 0;
-            const uint32_t factor = factors[g * l.factor_stride + j * GROUP / 128];
-#pragma unroll
-            for (int h = 0; h < STEPS; h++) {
-                const unsigned char *w = my_w + j * (GROUP / 2) + h * 8;
-                uint32_t top[2], bottom[2], x[2];
-                x4[h] = kg_load_u32(my_codes + j * GROUP + h * 16);
-                look |= needs_look<GROUP>(x4[h]);
-                kg_x_pairs(x4[h], factor, x);
-                w_pairs(tables, kg_load_u16(w), top);
-                w_pairs(tables, kg_load_u16(w + 8 * l.w_stride), bottom);
-                const uint32_t tile[4] = {top[0], bottom[0], top[1], bottom[1]};
-                if (h == 0)
-                    kg_mma_bf16_from(d, tile, x, 0.0f);
-                else
-                    kg_mma_bf16_16816(d, tile, x);
-            }
-            if (__any_sync(KG_WARP_ALL, look != 0)) {
-                const uint32_t in_order = rows_in_order<STEPS>(x4);
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int row = 2 * q + e % 2, col = g + e / 2 * 8;
-                    if ((in_order >> 4 * row & 1u) != 0)
-                        d[e] = rare_group<GROUP>(
-                            codes + row * l.code_stride + j * GROUP,
-                            shared + col * l.w_stride + j * (GROUP / 2),
-                            factors[row * l.factor_stride + j * GROUP / 128]);
-                }
-            }
-            const float s0 = s[g * l.s_stride + j], s8 = s[(g + 8) * l.s_stride + j];
-            part[i][0] = add_term<KIND>(part[i][0], d[0], s0);
-            part[i][1] = add_term<KIND>(part[i][1], d[1], s0);
-            part[i][2] = add_term<KIND>(part[i][2], d[2], s8);
-            part[i][3] = add_term<KIND>(part[i][3], d[3], s8);
-        }
+        const int j1 = j0 + warp;
+        if (j0 + KG_DSV4_PARTS <= groups)
+            add_groups<KIND, true>(a.k, shared, tables, j1, part);
+        else
+            add_groups<KIND, false>(a.k, shared, tables, j1, part);
     }
 
 #pragma unroll
