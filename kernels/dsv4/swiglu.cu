@@ -33,6 +33,32 @@ static __global__ void swiglu_kernel(const float *gate, const float *up,
     h[row * n + i] = value;
 }
 
+/* Four values a thread; n is a multiple of 4. */
+static __global__ void swiglu4_kernel(const float *gate, const float *up,
+                                      const float *row_weight, float limit, float *h,
+                                      int64_t n)
+{
+    const int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    const int64_t row = blockIdx.y;
+    if (i >= n)
+        return;
+    const float4 g = kg_load_float4(gate + row * n + i);
+    const float4 u = kg_load_float4(up + row * n + i);
+    float4 value;
+    value.x = swiglu_value(g.x, u.x, limit);
+    value.y = swiglu_value(g.y, u.y, limit);
+    value.z = swiglu_value(g.z, u.z, limit);
+    value.w = swiglu_value(g.w, u.w, limit);
+    if (row_weight) {
+        const float weight = row_weight[row];
+        value.x = value.x * weight;
+        value.y = value.y * weight;
+        value.z = value.z * weight;
+        value.w = value.w * weight;
+    }
+    *(float4 *)(h + row * n + i) = value;
+}
+
 int kg_dsv4_swiglu(const float *gate, const float *up, const float *row_weight,
                    float limit, float *h, int64_t m, int64_t n,
                    struct CUstream_st *stream)
@@ -44,6 +70,9 @@ int kg_dsv4_swiglu(const float *gate, const float *up, const float *row_weight,
     if (!aligned16(gate) || !aligned16(up) || !aligned16(h) ||
         (row_weight && (uintptr_t)row_weight % 4 != 0))
         return KG_E_INVALID;
+    if (n % 4 == 0)
+        return KG_LAUNCH(stream, dim3(blocks_for(n, 1024), (unsigned)m), 256, 0,
+                         swiglu4_kernel, gate, up, row_weight, limit, h, n);
     return KG_LAUNCH(stream, dim3(blocks_for(n, 256), (unsigned)m), 256, 0, swiglu_kernel,
                      gate, up, row_weight, limit, h, n);
 }
