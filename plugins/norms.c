@@ -12,7 +12,7 @@
 
 #define EPS 1e-6f
 
-enum input { PINNED, HARD, BENCH };
+enum input { PINNED, HARD, TINY /* scales of codes are subnormal */, BENCH };
 
 struct row {
     const char *id;
@@ -37,7 +37,8 @@ static const float *begin(struct kg_cell *c, const struct row *row, uint64_t off
     kg_param_f(c, "eps", EPS);
     return row->input == HARD
                ? kg_hard_rows(c, row->rows, row->cols, offset)
-               : kg_pr_around(c, (size_t)(row->rows * row->cols), offset, 1.0f, shift);
+               : kg_pr_around(c, (size_t)(row->rows * row->cols), offset,
+                              row->input == TINY ? 0x1p-133f : 1.0f, shift);
 }
 
 static const float *weight(struct kg_cell *c, const struct row *row, uint64_t offset)
@@ -388,6 +389,8 @@ static const struct row rows[] = {
     {"add_rms_norm.hard.1027x5",        run_add_rms_norm,       1027,  5,      HARD  },
     {"add_rms_norm.hard.20004x1",       run_add_rms_norm,       20004, 1,      HARD  },
     {"rms_norm_q8_1.4096x1",            run_rms_norm_q8_1,      4096,  1,      PINNED},
+    {"rms_norm_q8_1.tiny.256x3",        run_rms_norm_q8_1,      256,   3,      TINY  },
+    {"rms_norm_q8_1.tiny.96x5",         run_rms_norm_q8_1,      96,    5,      TINY  },
     {"rms_norm_q8_1.4096x5",            run_rms_norm_q8_1,      4096,  5,      PINNED},
     {"rms_norm_q8_1.hard.32x9",         run_rms_norm_q8_1,      32,    9,      HARD  },
     {"rms_norm_q8_1.hard.1056x8",       run_rms_norm_q8_1,      1056,  8,      HARD  },
