@@ -33,10 +33,10 @@
 template <int HD, int HG, bool INT8>
 struct decode_queries;
 
-/* q as int8: d and codes per 32 elements. */
+/* q as int8: d and codes per 32 elements, the codes laid out as scores_int8 wants. */
 template <int HD, int HG>
 struct alignas(16) decode_queries<HD, HG, true> {
-    uint32_t words[HD / 32][HG][Q8_WORDS];
+    uint32_t words[HD / 32][Q8_WORDS][HG];
     float d[HD / 32][HG];
 };
 template <int HD, int HG>
@@ -46,7 +46,7 @@ struct alignas(16) decode_queries<HD, HG, false> {
 
 template <int HD, int HG>
 struct decode_shared {
-    alignas(16) float part[HD / 32][HG][TILE];
+    float part[HD / 32][HG][TILE];
     alignas(16) float p[TILE][HG];
     float rescale[HG];
     float state[HG][2]; /* M, L at the end */
@@ -58,16 +58,15 @@ static __device__ inline void load_queries(struct decode_queries<HD, HG, true> &
                                            const float *q, int heads)
 {
     const int lane = threadIdx.x % 32, b = threadIdx.x / 32;
-    float own[HG]; /* all heads' loads under way at once */
-#pragma unroll
-    for (int h = 0; h < HG; h++)
-        own[h] = h < heads ? q[h * HD + threadIdx.x] : 0.0f;
-#pragma unroll
     for (int h = 0; h < HG; h++) {
-        const float x = own[h];
+        const float x = h < heads ? q[h * HD + threadIdx.x] : 0.0f;
         const float d = warp_max(fabsf(x)) / 127.0f;
         const float id = d > 0.0f ? 1.0f / d : 0.0f;
-        ((uint8_t *)to.words[b][h])[lane] = (uint8_t)__float2int_rn(x * id);
+        const int at = Q8_SHIFT(b) + 2 + lane;
+        if (lane < Q8_WORDS)
+            to.words[b][lane][h] = 0;
+        __syncwarp();
+        ((uint8_t *)&to.words[b][at / 4][h])[at % 4] = (uint8_t)__float2int_rn(x * id);
         if (lane == 0)
             to.d[b][h] = d;
     }
@@ -123,9 +122,9 @@ struct decode_block {
         if (left <= 0)
             return;
         if (MAIN) {
-            copy_rows<HD, shape::K_BYTES, shape::K_CHUNK, shape::K_STRIDE, 16, DEEP>(
+            copy_rows<HD, shape::K_BYTES, shape::K_CHUNK, shape::K_STRIDE, DEEP>(
                 k_tile(t), k_from, p.k_stride, left);
-            copy_rows<HD, shape::V_BYTES, shape::V_CHUNK, shape::V_STRIDE, 8, DEEP>(
+            copy_rows<HD, shape::V_BYTES, shape::V_CHUNK, shape::V_STRIDE, DEEP>(
                 v_tile(t), v_from, p.v_stride, left);
         } else {
             copy_rows_any(k_tile(t), shape::K_STRIDE, k_from, p.k_stride,
@@ -154,8 +153,7 @@ static __device__ inline void softmax_tile(struct decode_shared<HD, HG> &shared,
         const float old = max[i];
         max[i] = fmaxf(old, warp_max(s));
         const float p = lane < left ? kg_expf(s - max[i]) : 0.0f;
-        /* exp(0) is 1; most tiles leave the maximum as it was. */
-        const float rescale = max[i] == old ? 1.0f : kg_expf(old - max[i]);
+        const float rescale = kg_expf(old - max[i]);
         sum[i] = sum[i] * rescale + warp_sum(p);
         shared.p[lane][h] = p;
         if (lane == 0)
@@ -201,18 +199,6 @@ static __global__ void __launch_bounds__(HD, HG == 4 ? 512 / HD : 1)
         }
     load_queries<HD, HG>(queries, p.q + ((int64_t)row * p.n_heads + head0) * HD, heads);
     __syncthreads();
-    struct int8_query query = {};
-    if constexpr (INT8) {
-        const int t = lane % 4;
-        if (lane / 4 < HG) {
-            query.codes[0] = queries.words[warp][lane / 4][2 * t];
-            query.codes[1] = queries.words[warp][lane / 4][2 * t + 1];
-        }
-        if (2 * t < HG) {
-            query.d[0] = queries.d[warp][2 * t];
-            query.d[1] = queries.d[warp][2 * t + 1];
-        }
-    }
     float max[block_type::HEADS_PER_WARP], sum[block_type::HEADS_PER_WARP];
     float acc[HG][8] = {}, rest[HG] = {};
     for (int i = 0; i < block_type::HEADS_PER_WARP; i++) {
@@ -232,17 +218,16 @@ static __global__ void __launch_bounds__(HD, HG == 4 ? 512 / HD : 1)
             __syncthreads();
         }
         const uint8_t *k_tile = block.k_tile(t), *v_tile = block.v_tile(t);
-        if constexpr (INT8) {
-            scores_int8<HG>(k_tile, block_type::shape::K_STRIDE, warp, query,
-                            shared.part[warp]);
-        } else {
-            float part[HG];
+        float part[HG];
+        if constexpr (INT8)
+            scores_int8<HG>(k_tile + lane * block_type::shape::K_STRIDE, warp,
+                            queries.words[warp], queries.d[warp], part);
+        else
             scores_f32<HD, HG>(k_tile + lane * block_type::shape::K_STRIDE,
                                MAIN ? KG_TYPE_Q8_0 : p.k_type, warp, queries.q, part);
 #pragma unroll
-            for (int h = 0; h < HG; h++)
-                shared.part[warp][h][lane] = part[h];
-        }
+        for (int h = 0; h < HG; h++)
+            shared.part[warp][h][lane] = part[h];
         __syncthreads();
         softmax_tile<HD, HG>(shared, block.n - t * TILE, p.scale, max, sum);
         __syncthreads();

@@ -24,23 +24,19 @@ static __host__ __device__ inline int splits_wanted(int n_kv_heads)
     return n_kv_heads >= SPLIT_BLOCKS ? 1 : SPLIT_BLOCKS / n_kv_heads;
 }
 
-/* In unsigned 32 bits, which no sum here leaves: every block starts with these divisions,
-   and those of 64 bits are long calls. */
 static __host__ __device__ inline int split_keys(int keys, int n_kv_heads)
 {
-    const unsigned wanted = (unsigned)splits_wanted(n_kv_heads);
-    const unsigned size = ((unsigned)keys + wanted - 1) / wanted;
-    const unsigned rounded =
-        (size + SPLIT_KEYS_STEP - 1) / SPLIT_KEYS_STEP * SPLIT_KEYS_STEP;
-    return rounded < SPLIT_KEYS_MIN ? SPLIT_KEYS_MIN
-           : rounded > INT32_MAX    ? INT32_MAX / SPLIT_KEYS_STEP * SPLIT_KEYS_STEP
-                                    : (int)rounded;
+    const int wanted = splits_wanted(n_kv_heads);
+    const int size = (int)(((int64_t)keys + wanted - 1) / wanted);
+    const int64_t rounded =
+        ((int64_t)size + SPLIT_KEYS_STEP - 1) / SPLIT_KEYS_STEP * SPLIT_KEYS_STEP;
+    return rounded < SPLIT_KEYS_MIN ? SPLIT_KEYS_MIN : (int)rounded;
 }
 
 static __host__ __device__ inline int split_count(int keys, int n_kv_heads)
 {
-    const unsigned size = (unsigned)split_keys(keys, n_kv_heads);
-    return (int)(((unsigned)keys + size - 1) / size);
+    const int size = split_keys(keys, n_kv_heads);
+    return (int)(((int64_t)keys + size - 1) / size);
 }
 
 /* The most splits that any row of at most `keys` keys has. split_count itself is not

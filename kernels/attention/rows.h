@@ -83,7 +83,6 @@ template <int HD>
 static __device__ inline void combine_head(const struct decode &p, int row, int head,
                                            int n_splits)
 {
-    enum { COLUMNS = (HD + 127) / 128, BATCH = COLUMNS == 4 ? 4 : 16 / COLUMNS };
     const int lane = threadIdx.x % 32;
     const int64_t index = (int64_t)row * p.n_heads + head;
     const float *partial = p.partial + index * p.splits_max * HD;
@@ -92,39 +91,25 @@ static __device__ inline void combine_head(const struct decode &p, int row, int 
     for (int s = lane; s < n_splits; s += 32)
         max = fmaxf(max, state[s].x);
     max = warp_max(max);
-    float4 value[COLUMNS] = {};
+    float4 value[(HD + 127) / 128] = {};
     for (int s0 = 0; s0 < n_splits; s0 += 32) {
         const int mine = s0 + lane;
         const float2 st = mine < n_splits ? state[mine] : make_float2(max, 0.0f);
         const float weight = kg_expf(st.x - max);
         const int n = min(32, n_splits - s0);
-        /* BATCH loads under way; those past the end read the last split again. */
-        for (int j0 = 0; j0 < n; j0 += BATCH) {
-            float4 o[BATCH][COLUMNS];
-#pragma unroll
-            for (int j = 0; j < BATCH; j++) {
-                const float *from =
-                    partial + (int64_t)(s0 + min(j0 + j, n - 1)) * HD + 4 * lane;
-#pragma unroll
-                for (int i = 0; i < COLUMNS; i++)
-                    if (128 * i + 4 * lane < HD)
-                        o[j][i] = *(const float4 *)(from + 128 * i);
-            }
-#pragma unroll
-            for (int j = 0; j < BATCH; j++) {
-                const float w = __shfl_sync(KG_WARP_ALL, weight, j0 + j);
-                const float l = __shfl_sync(KG_WARP_ALL, st.y, j0 + j);
-                if (j0 + j >= n)
+#pragma unroll 8
+        for (int j = 0; j < n; j++) {
+            const float w = __shfl_sync(KG_WARP_ALL, weight, j);
+            sum = fmaf(w, __shfl_sync(KG_WARP_ALL, st.y, j), sum);
+            const float *from = partial + (int64_t)(s0 + j) * HD + 4 * lane;
+            for (int i = 0; i < (HD + 127) / 128; i++) {
+                if (128 * i + 4 * lane >= HD)
                     break;
-                sum = fmaf(w, l, sum);
-#pragma unroll
-                for (int i = 0; i < COLUMNS; i++)
-                    if (128 * i + 4 * lane < HD) {
-                        value[i].x = fmaf(w, o[j][i].x, value[i].x);
-                        value[i].y = fmaf(w, o[j][i].y, value[i].y);
-                        value[i].z = fmaf(w, o[j][i].z, value[i].z);
-                        value[i].w = fmaf(w, o[j][i].w, value[i].w);
-                    }
+                const float4 o = *(const float4 *)(from + 128 * i);
+                value[i].x = fmaf(w, o.x, value[i].x);
+                value[i].y = fmaf(w, o.y, value[i].y);
+                value[i].z = fmaf(w, o.z, value[i].z);
+                value[i].w = fmaf(w, o.w, value[i].w);
             }
         }
     }

@@ -60,52 +60,19 @@ static __device__ inline void copy_chunk(uint8_t *to, const uint8_t *from, bool 
         *(uint16_t *)to = valid ? kg_load_u16(from) : (uint16_t)0;
 }
 
-/* Rows of BYTES bytes, `stride` apart, the first n of 32 valid. LANES threads have one row;
-   the chunks that are left over when all of them have had their turns are dealt out again.
-   Nothing but additions of constants happens between the copies of a full tile: the
-   kernel is bound by instructions. */
-template <int THREADS, int BYTES, int CHUNK, int TO_STRIDE, int LANES, bool ASYNC>
+/* Rows of BYTES bytes, `stride` apart, the first n of 32 valid. Where a row is not valid
+   the address of the first is taken: nothing is read from it. */
+template <int THREADS, int BYTES, int CHUNK, int TO_STRIDE, bool ASYNC>
 static __device__ inline void copy_rows(uint8_t *to, const uint8_t *from, int64_t stride,
                                         int n)
 {
-    enum {
-        PER_ROW = BYTES / CHUNK,
-        WHOLE = PER_ROW < LANES ? PER_ROW : PER_ROW / LANES * LANES,
-        LEFT = PER_ROW - WHOLE,
-        ROWS = THREADS / LANES, /* a pass */
-    };
-    if (n < TILE) {
-        /* The address of an invalid row is that of the first: nothing is read from it. */
-#pragma unroll 1
-        for (int c = threadIdx.x; c < TILE * PER_ROW; c += THREADS) {
-            const int row = c / PER_ROW, at = c % PER_ROW * CHUNK;
-            const bool valid = row < n;
-            copy_chunk<CHUNK, ASYNC>(to + row * TO_STRIDE + at,
-                                     from + (valid ? row : 0) * stride + at, valid);
-        }
-        return;
-    }
-    const int row0 = threadIdx.x / LANES, at0 = threadIdx.x % LANES;
-    if (at0 < WHOLE && row0 < ROWS) {
-        const uint8_t *pass_from = from + row0 * stride + at0 * CHUNK;
-        uint8_t *pass_to = to + row0 * TO_STRIDE + at0 * CHUNK;
+    const int per_row = BYTES / CHUNK;
 #pragma unroll
-        for (int r = 0; r < TILE; r += ROWS) {
-            if (TILE % ROWS == 0 || row0 + r < TILE)
-#pragma unroll
-                for (int at = 0; at < WHOLE; at += LANES)
-                    copy_chunk<CHUNK, ASYNC>(pass_to + r * TO_STRIDE + at * CHUNK,
-                                             pass_from + at * CHUNK, true);
-            pass_from += ROWS * stride;
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < (TILE * LEFT + THREADS - 1) / THREADS; i++) {
-        const int c = (int)threadIdx.x + i * THREADS, per = LEFT > 0 ? LEFT : 1;
-        const int row = c / per, at = (WHOLE + c % per) * CHUNK;
-        if (TILE * LEFT % THREADS == 0 || c < TILE * LEFT)
-            copy_chunk<CHUNK, ASYNC>(to + row * TO_STRIDE + at, from + row * stride + at,
-                                     true);
+    for (int c = threadIdx.x; c < TILE * per_row; c += THREADS) {
+        const int row = c / per_row, at = c % per_row * CHUNK;
+        const bool valid = row < n;
+        copy_chunk<CHUNK, ASYNC>(to + row * TO_STRIDE + at,
+                                 from + (valid ? row : 0) * stride + at, valid);
     }
 }
 
@@ -136,59 +103,42 @@ static __device__ inline float half_of(uint32_t bits)
     return kg_half_to_f32(kg_half_from_bits((uint16_t)bits));
 }
 
-#define Q8_WORDS 8 /* words of a block's codes */
+/* Where block b of a Q8_0 row starts inside the aligned 8 bytes that hold its start. */
+#define Q8_SHIFT(b) ((34 * (b)) & 7)
+#define Q8_WORDS 10 /* words from there on that cover the block */
 
-/* What a lane holds of the int8 queries of one block: the codes of head lane / 4 as the
-   right side of mma, the scales of heads 2 * (lane % 4) and the next. */
-struct int8_query {
-    uint32_t codes[2];
-    float d[2];
-};
-
-/* Block b of the tile's 32 keys against int8 codes of up to 8 heads, by a warp:
- *
- *   part[h][key] = (float)dot * d_key * d_q[h], two roundings, dot exact
- *
- * Row r of the two products is key 4 * (r % 8) + r / 8: the loads fall into different banks
- * and a lane gets four keys in order. Words 2t and 2t + 1 of a block are k = 4t .. and
- * k = 16 + 4t .., on both sides alike. In even blocks the codes start in the middle of a
- * word. */
+/* Block b of the key against int8 codes of HG heads. The codes were stored with the same
+   shift as the key's, zeros around them, so that whole words multiply; q[i][h] is word i of
+   head h, read from shared memory (all lanes the same) because 10 * HG registers would cost
+   resident blocks. part[h] = (float)dot * d_key * d_q[h], two roundings. */
 template <int HG>
-static __device__ inline void scores_int8(const uint8_t *tile, int stride, int b,
-                                          const struct int8_query &q, float (*part)[TILE])
+static __device__ inline void scores_int8(const uint8_t *key, int b,
+                                          const uint32_t (*q)[HG], const float *qd,
+                                          float (&part)[HG])
 {
-    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const uint8_t *key = tile + 4 * g * stride + 34 * b;
-    const uint8_t *words = tile + 4 * g * stride + ((34 * b + 2) & ~3) + 8 * t;
-    const unsigned select = b % 2 == 0 ? 0x5432u : 0x3210u;
-    int dot[2][4] = {};
-    float out[2][4];
+    const uint8_t *p = key + (34 * b & ~7);
+    uint32_t w[Q8_WORDS];
+    int dot[HG] = {};
+    for (int i = 0; i < Q8_WORDS / 2; i++) {
+        const uint2 v = kg_load_uint2(p + 8 * i);
+        w[2 * i] = v.x;
+        w[2 * i + 1] = v.y;
+    }
+    const uint32_t first = (Q8_SHIFT(b) & 4) != 0 ? w[1] : w[0];
+    const float d = half_of((Q8_SHIFT(b) & 2) != 0 ? first >> 16 : first);
 #pragma unroll
-    for (int m = 0; m < 2; m++) {
-        uint32_t a[4];
+    for (int i = 0; i < Q8_WORDS; i++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint8_t *w = words + (2 * m + i) * stride;
-            const uint32_t w0 = kg_load_u32(w), w1 = kg_load_u32(w + 4);
-            /* Past an odd block's codes there may be nothing to read. */
-            const uint32_t w2 = b % 2 == 0 ? kg_load_u32(w + 8) : 0u;
-            a[i] = __byte_perm(w0, w1, select);
-            a[2 + i] = __byte_perm(w1, w2, select);
+        for (int h = 0; h < HG; h += 4) {
+            const uint4 x = kg_load_uint4(&q[i][h]);
+            dot[h] = __dp4a((int)w[i], (int)x.x, dot[h]);
+            dot[h + 1] = __dp4a((int)w[i], (int)x.y, dot[h + 1]);
+            dot[h + 2] = __dp4a((int)w[i], (int)x.z, dot[h + 2]);
+            dot[h + 3] = __dp4a((int)w[i], (int)x.w, dot[h + 3]);
         }
-        kg_mma_s8_16832(dot[m], a, q.codes);
-    }
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-        const float d = half_of(kg_load_u16(key + k * stride));
-        out[0][k] = (float)dot[k / 2][k % 2 * 2] * d * q.d[0];
-        out[1][k] = (float)dot[k / 2][k % 2 * 2 + 1] * d * q.d[1];
-    }
-    if (2 * t < HG) {
-        *(float4 *)&part[2 * t][4 * g] =
-            make_float4(out[0][0], out[0][1], out[0][2], out[0][3]);
-        *(float4 *)&part[2 * t + 1][4 * g] =
-            make_float4(out[1][0], out[1][1], out[1][2], out[1][3]);
-    }
+    for (int h = 0; h < HG; h++)
+        part[h] = (float)dot[h] * d * qd[h];
 }
 
 /* Word i of block b's codes as four numbers, and the block's scale. */
