@@ -1,8 +1,7 @@
 /*
  * kernels/ceiling/ceiling.cu: what the device can do at best (kgate/ops/ceiling.h).
  *
- * One wave of blocks walks the memory with 16-byte words; a warp's access is 512 consecutive
- * bytes, and every thread has several loads in flight before the first use.
+ * Words of 16 bytes; a warp's access is 512 consecutive bytes.
  * Integer data only: no arithmetic to order.
  */
 #include "device/device.h"
@@ -13,15 +12,26 @@
 #endif
 
 static constexpr int block_threads = 512;
+static constexpr int copy_threads = 256;
 static constexpr int wave_blocks = 132 * 4; /* four a multiprocessor of a large chip */
 
-/* Words at, at + step, .. below n, `loads` of them in flight; `use` gets each with its place. */
-template <int loads, class Use>
-static __device__ inline void sweep(const uint4 *__restrict__ from, int64_t n_words,
-                                    Use use)
+/* One word a thread and no loop: of the forms tried on an H200 the fastest, by 3 to 9 %. */
+__global__ void copy_kernel(uint4 *__restrict__ to, const uint4 *__restrict__ from,
+                            int64_t n_words)
 {
+    const int64_t at = (int64_t)blockIdx.x * copy_threads + threadIdx.x;
+    if (at < n_words)
+        to[at] = from[at];
+}
+
+/* One wave of blocks, eight loads of a thread in flight. */
+__global__ void read_sweep_kernel(const uint4 *__restrict__ from, int64_t n_words,
+                                  uint32_t *sum)
+{
+    constexpr int loads = 8;
     const int64_t step = (int64_t)gridDim.x * block_threads;
     int64_t at = (int64_t)blockIdx.x * block_threads + threadIdx.x;
+    uint32_t s = 0;
     for (; at + (loads - 1) * step < n_words; at += step * loads) {
         uint4 v[loads];
 #pragma unroll
@@ -29,23 +39,12 @@ static __device__ inline void sweep(const uint4 *__restrict__ from, int64_t n_wo
             v[i] = from[at + i * step];
 #pragma unroll
         for (int i = 0; i < loads; i++)
-            use(at + i * step, v[i]);
+            s += v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
     }
-    for (; at < n_words; at += step)
-        use(at, from[at]);
-}
-
-__global__ void copy_kernel(uint4 *__restrict__ to, const uint4 *__restrict__ from,
-                            int64_t n_words)
-{
-    sweep<4>(from, n_words, [to](int64_t at, uint4 v) { to[at] = v; });
-}
-
-__global__ void read_sweep_kernel(const uint4 *__restrict__ from, int64_t n_words,
-                                  uint32_t *sum)
-{
-    uint32_t s = 0;
-    sweep<8>(from, n_words, [&s](int64_t, uint4 v) { s += v.x ^ v.y ^ v.z ^ v.w; });
+    for (; at < n_words; at += step) {
+        const uint4 v = from[at];
+        s += v.x ^ v.y ^ v.z ^ v.w;
+    }
     for (int o = 16; o > 0; o >>= 1)
         s += __shfl_xor_sync(0xffffffffu, s, o);
     if (threadIdx.x % 32 == 0)
@@ -60,8 +59,12 @@ static int kg_copy(void *to, const void *from, size_t bytes, struct CUstream_st 
 {
     if (!to || !from || bytes % 16 != 0)
         return KG_E_INVALID;
-    return KG_LAUNCH(stream, wave_blocks, block_threads, 0, copy_kernel, (uint4 *)to,
-                     (const uint4 *)from, (int64_t)(bytes / 16));
+    if (bytes == 0)
+        return KG_OK;
+    const int64_t words = (int64_t)(bytes / 16);
+    const unsigned blocks = (unsigned)((words + copy_threads - 1) / copy_threads);
+    return KG_LAUNCH(stream, blocks, copy_threads, 0, copy_kernel, (uint4 *)to,
+                     (const uint4 *)from, words);
 }
 
 static int kg_read_sweep(const void *from, size_t bytes, uint32_t *sum,
