@@ -290,10 +290,11 @@ int kg_paths_manifest(const struct kg_paths *p, const char *argument, char **pat
         *path = file;
         return 0;
     }
-    int rc = kg_error_set(error, KG_E_IO,
-                          "no manifest %s: %s is not there (quick, full, nightly and release "
-                          "come with kgate)",
-                          argument, file);
+    int rc =
+        kg_error_set(error, KG_E_IO,
+                     "no manifest %s: %s is not there (quick, full, nightly and release "
+                     "come with kgate)",
+                     argument, file);
     free(file);
     return rc;
 }
