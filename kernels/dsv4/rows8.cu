@@ -92,7 +92,7 @@ __device__ inline void request_scales(const struct gemm_args &a, int64_t col0,
             held.words[i] = kg_load_u32(a.ws + col * groups + (lane + 32 * i) * 4);
 #pragma unroll
     for (int i = 0; i < BLOCKS_MOST; i++)
-        if (threadIdx.x % 64 + 64 * i < blocks)
+        if ((int)threadIdx.x % 64 + 64 * i < blocks)
             held.scales[i] = a.scales[row * blocks + threadIdx.x % 64 + 64 * i];
 }
 
