@@ -8,6 +8,7 @@
 #include "runner/cmd_diff.h"
 #include "runner/escape.h"
 #include "runner/lookup.h"
+#include "runner/outfile.h"
 #include "runner/report/report.h"
 #include "runner/text.h"
 
@@ -127,7 +128,6 @@ static int load_all(const struct settings *s, char **asked, size_t n_asked,
     return error->status;
 }
 
-/* Beside the page, then renamed, so that nobody reads half a page. */
 static int write_page(const char *path, const struct kg_report *report,
                       struct kg_error *error)
 {
@@ -137,22 +137,10 @@ static int write_page(const char *path, const struct kg_report *report,
                    ? KG_OK
                    : kg_error_set(error, KG_E_IO, "standard output: %s", strerror(errno));
     }
-    char *temporary = kg_format("%s.%d.tmp", path, (int)getpid());
-    FILE *out = fopen(temporary, "wxe");
-    bool ok = out != NULL;
-    int number = errno;
-    if (ok) {
-        kg_report_write(out, report);
-        ok = fflush(out) == 0 && !ferror(out);
-        ok = fclose(out) == 0 && ok && rename(temporary, path) == 0;
-        number = errno;
-        if (!ok)
-            unlink(temporary);
-    }
-    free(temporary);
-    return ok ? KG_OK
-              : kg_error_at_offset(error, KG_E_IO, path, -1, "cannot be written: %s",
-                                   strerror(number));
+    struct kg_outfile out;
+    KG_TRY(kg_outfile_open(&out, path, error));
+    kg_report_write(out.stream, report);
+    return kg_outfile_close(&out, true, error);
 }
 
 int kg_cmd_report(int argc, char **argv)

@@ -41,7 +41,6 @@ static void print_number(FILE *out, const json_t *value)
 /* "y: 0.0123 over the bound 0.001 (margin 12.3)" of the check that was furthest off. */
 static void print_check(const struct kg_progress *p, const json_t *check)
 {
-    fputs(", ", p->out);
     kg_line_text(p, json_string_value(json_object_get(check, "name")));
     const json_t *margin = json_object_get(check, "margin");
     const json_t *value = json_object_get(check, "value");
@@ -73,9 +72,15 @@ void kg_line_cell(const struct kg_progress *p, const struct kg_result_cell *cell
         fputs(": ", p->out);
         kg_line_text(p, cell->detail);
     } else if (cell->verdict == KG_FAIL && kg_cell_worst_check(cell)) {
+        fputs(", ", p->out);
         print_check(p, kg_cell_worst_check(cell));
     }
     putc('\n', p->out);
+    for (size_t i = 0; p->verbose && i < json_array_size(cell->checks); i++) {
+        fputs("         ", p->out);
+        print_check(p, json_array_get(cell->checks, i));
+        putc('\n', p->out);
+    }
 }
 
 /* "y: 3 of 64 differ, worst at 17: 0.5 and 0.25" of the first output that differs. */

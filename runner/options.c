@@ -111,7 +111,9 @@ static int find_command(const char *word, enum kg_command *command,
                             near);
     return kg_error_set(
         error, KG_E_INVALID,
-        "unknown command \"%.60s\", expected run, list, models, version or help", word);
+        "unknown command \"%.60s\", expected run, list, models, diff, report, merge, "
+        "results, prune, version or help",
+        word);
 }
 
 static int take_operand(const char *text, struct kg_options *o, struct kg_error *error)
@@ -214,9 +216,10 @@ int kg_options_parse(int argc, char **argv, struct kg_options *o, struct kg_erro
     o->help_on = KG_COMMAND_HELP;
     o->command = KG_COMMAND_HELP;
     if (argc < 2)
-        return kg_error_set(error, KG_E_INVALID,
-                            "no command given, expected run, list, models, version or "
-                            "help (kgate --help explains)");
+        return kg_error_set(
+            error, KG_E_INVALID,
+            "no command given, expected run, list, models, diff, report, "
+            "merge, results, prune, version or help (kgate --help explains)");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         o->help_asked = true;
         return 0;

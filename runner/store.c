@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runner/escape.h"
+#include "runner/outfile.h"
 
 #define PROBE_BYTES ((off_t)4 << 20)
 
@@ -112,35 +113,14 @@ static int sink(const char *bytes, size_t n, void *context)
 
 int kg_store_write_json(const char *path, const json_t *json, struct kg_error *error)
 {
-    int rc = 0;
-    char *temporary = kg_format("%s.%d.tmp", path, (int)getpid());
-    FILE *file = NULL;
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd < 0 || (file = fdopen(fd, "w")) == NULL) {
-        rc = fail(error, path, "write the result", errno);
-        if (fd >= 0)
-            close(fd);
-        goto out;
-    }
-    errno = 0;
-    bool ok = json_dump_callback(json, sink, file, JSON_SORT_KEYS | JSON_INDENT(1)) == 0;
-    ok = ok && putc('\n', file) != EOF && fflush(file) == 0 && fsync(fd) == 0;
+    struct kg_outfile out;
+    KG_TRY(kg_outfile_open(&out, path, error));
+    bool whole = json_dump_callback(json, sink, out.stream,
+                                    JSON_SORT_KEYS | JSON_INDENT(1)) == 0 &&
+                 putc('\n', out.stream) != EOF;
     int number = errno;
-    if (fclose(file) != 0 && ok) {
-        ok = false;
-        number = errno;
-    }
-    if (ok && rename(temporary, path) != 0) {
-        ok = false;
-        number = errno;
-    }
-    if (!ok) {
-        rc = fail(error, path, "write the result", number ? number : EIO);
-        unlink(temporary);
-    }
-out:
-    free(temporary);
-    return rc;
+    int rc = kg_outfile_close(&out, whole, error);
+    return whole ? rc : fail(error, path, "write the result", number ? number : EIO);
 }
 
 /* A convenience only: its failure is not the run's. */

@@ -11,7 +11,8 @@
  * Up to TILE rows of activations share one unpacking of the weights. TILE does not enter
  * the arithmetic: a row of a batch has the bits that it has alone.
  *
- * To add a type: its struct in formats.h, its row in the table below.
+ * To add a type: its struct in formats.h, its row in the table below, its `stage_b` flag in
+ * plugins/oracle/types.c, which makes its cells.
  */
 #include "kernels/matvec/formats.h"
 #include "kernels/matvec/launch.h"
@@ -76,8 +77,8 @@ struct stage_b_row {
     }
 
 static const struct stage_b_row rows[] = {
-    ROW(fmt_q4_0), ROW(fmt_q8_0),   ROW(fmt_q3_k),  ROW(fmt_q4_k),  ROW(fmt_q5_k),
-    ROW(fmt_q6_k), ROW(fmt_iq4_xs), ROW(fmt_nvfp4), ROW(fmt_mxfp4),
+    ROW(fmt_q4_0), ROW(fmt_q8_0),   ROW(fmt_q3_k),   ROW(fmt_q4_k),  ROW(fmt_q5_k),
+    ROW(fmt_q6_k), ROW(fmt_iq4_nl), ROW(fmt_iq4_xs), ROW(fmt_nvfp4), ROW(fmt_mxfp4),
 };
 
 int kg_stage_b(int type, const void *w, const int8_t *q, const float *d, const float *s,

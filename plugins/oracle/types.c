@@ -21,7 +21,7 @@ const struct kg_oracle_type kg_oracle_types[] = {
     {KG_TYPE_Q4_K,   "q4_k",   kg_oracle_split_q4_k,   32, true,  true,  0,   2 },
     {KG_TYPE_Q5_K,   "q5_k",   kg_oracle_split_q5_k,   32, true,  true,  0,   2 },
     {KG_TYPE_Q6_K,   "q6_k",   kg_oracle_split_q6_k,   16, false, true,  208, -1},
-    {KG_TYPE_IQ4_NL, "iq4_nl", kg_oracle_split_iq4_nl, 32, false, false, 0,   -1},
+    {KG_TYPE_IQ4_NL, "iq4_nl", kg_oracle_split_iq4_nl, 32, false, true,  0,   -1},
     {KG_TYPE_IQ3_S,  "iq3_s",  kg_oracle_split_iq3_s,  32, false, false, 0,   -1},
     {KG_TYPE_IQ4_XS, "iq4_xs", kg_oracle_split_iq4_xs, 32, false, true,  0,   -1},
     {KG_TYPE_MXFP4,  "mxfp4",  kg_oracle_split_mxfp4,  32, false, true,  -1,  -1},

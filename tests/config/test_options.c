@@ -23,11 +23,12 @@ static const struct {
     const char *line;
 } wrong[] = {
     {{NULL},
-     "no command given, expected run, list, models, version or help (kgate --help "
-     "explains)"},
+     "no command given, expected run, list, models, diff, report, merge, results, prune, "
+     "version or help (kgate --help explains)"},
     {{"rum"}, "unknown command \"rum\", did you mean \"run\"?"},
     {{"quick.yaml"},
-     "unknown command \"quick.yaml\", expected run, list, models, version or help"},
+     "unknown command \"quick.yaml\", expected run, list, models, diff, report, merge, "
+     "results, prune, version or help"},
     {{"--fast", "run"},
      "expected a command before \"--fast\": run, list, models, version or help"},
     {{"run", "--fats"}, "unknown option \"--fats\", did you mean \"--fast\"?"},

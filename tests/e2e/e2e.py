@@ -340,7 +340,7 @@ def test_lost_folder(box):
     shutil.rmtree(box.results)
     out, err = process.communicate(timeout=30)
     equal(process.returncode, 2, "exit status")
-    expect("cannot write the result" in err, err)
+    expect("cannot be written" in err, err)
     path = re.search(r"^Result: (.*)$", out, re.M).group(1)
     equal(cells_of(read(path), "hang")["fault"]["reason"], "hung", "reason")
     shutil.rmtree(pathlib.Path(path).parent)

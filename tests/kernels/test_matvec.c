@@ -135,7 +135,7 @@ static const struct product products[] = {
     {KG_TYPE_Q4_K,   1280, 7, true },
     {KG_TYPE_Q5_K,   1280, 7, true },
     {KG_TYPE_Q6_K,   1280, 7, true },
-    {KG_TYPE_IQ4_NL, 1056, 7, false},
+    {KG_TYPE_IQ4_NL, 1056, 7, true },
     {KG_TYPE_IQ3_S,  1280, 7, false},
     {KG_TYPE_IQ4_XS, 1280, 7, true },
     {KG_TYPE_MXFP4,  1056, 7, true },
