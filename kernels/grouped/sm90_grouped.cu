@@ -141,7 +141,23 @@ struct wide_half {
 struct wide_q4_k {
     const uint8_t *w;
     uint4 head, codes;
-    int row, side;
+    int row, side, in;
+
+    /* Eight weights of the low nibbles of two words, as q4_k_weights::halves makes them:
+       2^23 + c, less 2^23, is c, and a pair is rounded by one instruction. */
+    static __device__ __forceinline__ uint4 halves(uint32_t c0, uint32_t c1, float a,
+                                                   float b)
+    {
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const uint32_t word = i < 4 ? c0 : c1;
+            const uint32_t bits = __byte_perm(word, 0x4b000000u, 0x7440 + i % 4);
+            v[i] = fmaf(a, __uint_as_float(bits) - 8388608.0f, b);
+        }
+        return make_uint4(kg_pack_half2_fast(v[0], v[1]), kg_pack_half2_fast(v[2], v[3]),
+                          kg_pack_half2_fast(v[4], v[5]), kg_pack_half2_fast(v[6], v[7]));
+    }
 
     __device__ __forceinline__ wide_q4_k(const struct grouped_view &g,
                                          const struct wide_tile &t)
@@ -149,6 +165,7 @@ struct wide_q4_k {
         const int u = threadIdx.x / 2;
         row = (u & 1) | (u & 2) << 1 | (u & 4) >> 1 | (u & ~7);
         side = threadIdx.x % 2;
+        in = g.in;
         w = t.w + (int64_t)min(t.out + row, g.out - 1) * (g.in / q4_k_weights::BLOCK) *
                       q4_k_weights::BYTES;
     }
@@ -157,8 +174,13 @@ struct wide_q4_k {
         const uint8_t *block =
             w + (int64_t)(k / q4_k_weights::BLOCK) * q4_k_weights::BYTES;
         const int part = k % q4_k_weights::BLOCK / KG_UNIT;
-        if (part == 0)
+        if (part == 0) {
             head = kg_load_uint4(block);
+            /* Two blocks on: a step is shorter than the latency of memory. */
+            if (k + 2 * q4_k_weights::BLOCK < in)
+                asm volatile("prefetch.global.L2 [%0];" ::"l"(
+                    block + 2 * q4_k_weights::BYTES + side * 128));
+        }
         codes = kg_load_uint4(block + 16 + part / 2 * 32 + side * 16);
     }
     __device__ __forceinline__ void fill(unsigned char *stage, int k) const
@@ -170,10 +192,10 @@ struct wide_q4_k {
             q4_k_weights::scales(head, part + unit, &a, &b);
             const uint32_t mask = 0x0f0f0f0fu, chunk = 4 * unit + 2 * side;
             const int shift = 4 * unit;
-            *(uint4 *)(stage + kg_swizzle_128(row, chunk)) = q4_k_weights::halves(
-                codes.x >> shift & mask, codes.y >> shift & mask, a, b);
-            *(uint4 *)(stage + kg_swizzle_128(row, chunk + 1)) = q4_k_weights::halves(
-                codes.z >> shift & mask, codes.w >> shift & mask, a, b);
+            *(uint4 *)(stage + kg_swizzle_128(row, chunk)) =
+                halves(codes.x >> shift & mask, codes.y >> shift & mask, a, b);
+            *(uint4 *)(stage + kg_swizzle_128(row, chunk + 1)) =
+                halves(codes.z >> shift & mask, codes.w >> shift & mask, a, b);
         }
     }
 };
