@@ -40,8 +40,8 @@ struct kg_buf {
     size_t total;        /* bytes of the allocation; all behind the payload is guard */
     uint8_t *current;    /* what kg_ptr gives: the payload of the current repetition */
     uint8_t *origin;     /* inout: a device copy of the first bytes, else NULL */
-    const void *host;    /* input: where the bytes came from; to locate a change */
-    uint64_t content;    /* input: hash of the bytes */
+    const void *host;    /* verified input: a copy of the bytes */
+    uint64_t content;    /* verified input: hash of the bytes */
     bool verified;       /* input: small enough to be read back */
     unsigned used_in;    /* number of the last arm that took the pointer; 0 none */
     unsigned fetched_at; /* number of the last arm that ran before a fetch; 0 none */

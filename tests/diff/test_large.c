@@ -3,6 +3,7 @@
    the last where a sanitizer is built in. */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +125,8 @@ static int check(const char *kgate, const char *format, bool limits)
 
 int main(int argc, char **argv)
 {
-    const char *kgate = argc < 3 ? NULL : realpath(argv[1], NULL);
+    static char path[PATH_MAX];
+    const char *kgate = argc < 3 ? NULL : realpath(argv[1], path);
     if (!kgate || (mkdir(argv[2], 0755) != 0 && access(argv[2], W_OK) != 0) ||
         chdir(argv[2]) != 0) {
         fprintf(stderr, "usage: test_large KGATE FOLDER [--no-limits]\n");
