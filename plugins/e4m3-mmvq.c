@@ -142,10 +142,12 @@ static struct cell_row *new_row(struct kg_plan *p, struct cell_row row)
 static void add(struct kg_plan *p, kg_cell_fn *run, const char *what, struct cell_row row)
 {
     bool large = run == run_single && kg_mv_is_large(row.in, row.out, row.m);
+    /* IEEE 754 leaves the sign and payload of a NaN open. */
+    uint32_t ordered = run == run_nan ? 0 : KG_CELL_ORDERED;
 
     kg_plan_addf(p,
                  &(struct kg_cell_spec){NULL, run, new_row(p, row), NULL,
-                                        KG_CELL_ORDERED | (large ? KG_CELL_OPTIONAL : 0)},
+                                        ordered | (large ? KG_CELL_OPTIONAL : 0)},
                  "e4m3-mmvq.%s%s.%dx%d-m%d",
                  row.scale_kind == KG_SCALE_ROW ? "row-scale." : "", what, row.in,
                  row.out, row.m);
