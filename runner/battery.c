@@ -7,13 +7,7 @@
 #include "runner/artifact.h"
 #include "runner/cell.h"
 #include "runner/escape.h"
-
-static void set_text(json_t *object, const char *key, const char *text)
-{
-    char *clean = kg_utf8_dup(text, strlen(text));
-    json_object_set_new(object, key, json_string(clean));
-    free(clean);
-}
+#include "runner/json_text.h"
 
 /* ---- model files ---- */
 
@@ -42,30 +36,30 @@ static int add_artifact(struct kg_battery *b, size_t s,
     int rc = kg_models_resolve(b->models, &query, wanted->id, &found, error);
     if (rc != 0)
         goto out;
-    set_text(told, "asked", wanted->id);
-    set_text(told, "found", kg_found_name(found.found));
+    kg_json_set_text(told, "asked", wanted->id);
+    kg_json_set_text(told, "found", kg_found_name(found.found));
     if (found.found == KG_FOUND_NOT) {
-        set_text(b->misses[s], wanted->role, found.miss);
+        kg_json_set_text(b->misses[s], wanted->role, found.miss);
         goto out;
     }
     rc = preflight(&found, &synthetic, error);
     if (rc != 0)
         goto out;
     b->has_synthetic |= synthetic;
-    set_text(told, "id", found.id);
-    set_text(told, "how", found.how);
-    set_text(told, "format", found.format);
+    kg_json_set_text(told, "id", found.id);
+    kg_json_set_text(told, "how", found.how);
+    kg_json_set_text(told, "format", found.format);
     json_object_set_new(told, "bytes", json_integer((json_int_t)found.bytes));
     json_object_set_new(told, "fallback", json_boolean(found.fallback));
     json_object_set_new(told, "synthetic", json_boolean(synthetic));
     if (found.sha256)
-        set_text(told, "sha256", found.sha256);
+        kg_json_set_text(told, "sha256", found.sha256);
     json_t *order = json_pack("{s:b}", "synthetic", (int)synthetic);
-    set_text(order, "path", found.path);
-    set_text(order, "format", found.format);
+    kg_json_set_text(order, "path", found.path);
+    kg_json_set_text(order, "format", found.format);
     json_object_set_new(orders, wanted->role, order);
     json_t *place = json_object();
-    set_text(place, "path", found.path);
+    kg_json_set_text(place, "path", found.path);
     json_object_set_new(b->artifacts, found.id, place);
 out:
     json_object_set_new(b->result.sections[s].artifacts, wanted->role, told);
@@ -80,12 +74,12 @@ static json_t *make_params(const struct kg_options *o,
 {
     json_t *params = json_object();
     for (size_t i = 0; i < section->n_params; i++)
-        set_text(params, section->params[i].key, section->params[i].value);
+        kg_json_set_text(params, section->params[i].key, section->params[i].value);
     if (o->synthetic_activations)
-        set_text(params, "synthetic-activations", "true");
+        kg_json_set_text(params, "synthetic-activations", "true");
     for (size_t i = 0; i < o->n_params; i++)
         if (strcmp(o->params[i].section, section->name) == 0)
-            set_text(params, o->params[i].key, o->params[i].value);
+            kg_json_set_text(params, o->params[i].key, o->params[i].value);
     return params;
 }
 
@@ -143,7 +137,7 @@ static int add_section(struct kg_battery *b, size_t s, struct kg_error *error)
                   "no_artifacts", (int)o->select.fast, "timings", (int)o->timings,
                   "artifacts", artifacts, "params", make_params(o, from), "schedule_seed",
                   (json_int_t)o->schedule_seed, "against", "bench");
-    set_text(task->order, "plugin", plugin);
+    kg_json_set_text(task->order, "plugin", plugin);
     json_object_set_new(task->order, "seed",
                         o->has_seed ? json_integer((json_int_t)o->seed) : json_null());
     free(plugin);

@@ -16,6 +16,7 @@
 #include "runner/escape.h"
 #include "runner/facts.h"
 #include "runner/hostrun.h"
+#include "runner/json_text.h"
 #include "runner/progress.h"
 #include "runner/store.h"
 
@@ -31,15 +32,6 @@ struct session {
     double began;
 };
 
-static void set_text(json_t *object, const char *key, const char *text)
-{
-    if (text == NULL)
-        return;
-    char *clean = kg_utf8_dup(text, strlen(text));
-    json_object_set_new(object, key, json_string(clean));
-    free(clean);
-}
-
 /* ---- the facts of the run ---- */
 
 static json_t *make_run(const struct session *s, int argc, char **argv)
@@ -49,7 +41,7 @@ static json_t *make_run(const struct session *s, int argc, char **argv)
     char started[32];
     json_t *run = json_object(), *command = json_array();
     kg_facts_time(started, sizeof started, false);
-    set_text(run, "started", started);
+    kg_json_set_text(run, "started", started);
     for (int i = 0; i < argc; i++) {
         char *clean = kg_utf8_dup(argv[i], strlen(argv[i]));
         json_array_append_new(command, json_string(clean));
@@ -63,18 +55,18 @@ static json_t *make_run(const struct session *s, int argc, char **argv)
     json_object_set_new(run, "pid", json_integer(getpid()));
     json_object_set_new(run, "jobs", json_integer(s->at_once));
     json_t *manifest = json_pack("{s:s}", "digest", m->digest);
-    set_text(manifest, "name", m->name);
-    set_text(manifest, "path", s->battery.manifest_path);
+    kg_json_set_text(manifest, "name", m->name);
+    kg_json_set_text(manifest, "path", s->battery.manifest_path);
     json_object_set_new(run, "manifest", manifest);
     json_t *selection = json_object();
-    set_text(selection, "text", s->selection);
+    kg_json_set_text(selection, "text", s->selection);
     json_object_set_new(run, "selection", selection);
     json_object_set_new(run, "seed",
                         o->has_seed ? json_integer((json_int_t)o->seed) : json_null());
     json_object_set_new(run, "schedule_seed", json_integer((json_int_t)o->schedule_seed));
     json_object_set(run, "artifacts", s->battery.artifacts);
     json_object_set_new(run, "synthetic", json_boolean(s->battery.has_synthetic));
-    set_text(run, "note", s->choice.note);
+    kg_json_set_text(run, "note", s->choice.note);
     json_t *bench = json_object_get(s->choice.facts, "bench");
     if (bench) {
         bench = json_copy(bench);
@@ -113,15 +105,15 @@ static void add_device(const struct session *s, json_t *run)
         json_object_set(device, "cuda", runtime);
         json_object_del(device, "runtime");
     }
-    set_text(device, "compute_capability", cc);
-    set_text(device, "choice", s->choice.device);
+    kg_json_set_text(device, "compute_capability", cc);
+    kg_json_set_text(device, "choice", s->choice.device);
     json_object_set_new(device, "ordinal", json_integer(s->choice.ordinal));
-    set_text(provider, "path", s->choice.provider);
+    kg_json_set_text(provider, "path", s->choice.provider);
     json_object_set_new(run, "device", device);
     json_object_set_new(run, "provider", provider);
     if (s->choice.against) {
         against = against ? against : json_object();
-        set_text(against, "path", s->choice.against);
+        kg_json_set_text(against, "path", s->choice.against);
     }
     if (against)
         json_object_set_new(run, "against", against);
@@ -145,7 +137,7 @@ static int open_store(struct session *s, const json_t *run, struct kg_error *err
         struct kg_task *task = &s->battery.tasks[i];
         task->log_path = kg_format("%s/%s.log", s->store.logs, task->section->name);
         char *relative = kg_format("logs/%s.log", task->section->name);
-        set_text(logs, task->section->name, relative);
+        kg_json_set_text(logs, task->section->name, relative);
         free(relative);
     }
     json_object_set_new((json_t *)run, "logs", logs);

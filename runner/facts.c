@@ -14,17 +14,11 @@
 
 #include "runner/commit.h" /* made by the build */
 #include "runner/escape.h"
+#include "runner/json_text.h"
 
 #define GIT_SECONDS 10
 
 extern char **environ;
-
-static void set_text(json_t *object, const char *key, const char *text)
-{
-    char *clean = kg_utf8_dup(text, strlen(text));
-    json_object_set_new(object, key, json_string(clean));
-    free(clean);
-}
 
 static void add_cpu(json_t *host)
 {
@@ -36,7 +30,7 @@ static void add_cpu(json_t *host)
             continue;
         colon += strspn(colon, ": \t");
         colon[strcspn(colon, "\n")] = '\0';
-        set_text(host, "cpu", colon);
+        kg_json_set_text(host, "cpu", colon);
         break;
     }
     if (file)
@@ -48,9 +42,9 @@ json_t *kg_facts_host(void)
     json_t *host = json_object();
     struct utsname names;
     if (uname(&names) == 0) {
-        set_text(host, "name", names.nodename);
+        kg_json_set_text(host, "name", names.nodename);
         char *kernel = kg_format("%s %s %s", names.sysname, names.release, names.machine);
-        set_text(host, "kernel", kernel);
+        kg_json_set_text(host, "kernel", kernel);
         free(kernel);
     }
     add_cpu(host);
@@ -129,13 +123,13 @@ json_t *kg_facts_git(const char *source_root)
         text[strcspn(text, "\n")] = '\0';
         size_t n = strlen(text);
         if (n >= 40 && strspn(text, "0123456789abcdef") == n) {
-            set_text(git, "commit", text);
+            kg_json_set_text(git, "commit", text);
             if (ask_git(source_root, changes, text, sizeof text))
                 json_object_set_new(git, "dirty", json_boolean(text[0] != '\0'));
         }
     }
     if (json_object_size(git) == 0 && strcmp(KG_BUILD_COMMIT, "unknown") != 0)
-        set_text(git, "commit", KG_BUILD_COMMIT);
+        kg_json_set_text(git, "commit", KG_BUILD_COMMIT);
     return git;
 }
 
@@ -147,7 +141,7 @@ json_t *kg_facts_environment(void)
         if (strncmp(*entry, "KGATE_", 6) != 0 || equals == NULL)
             continue;
         char *name = kg_utf8_dup(*entry, (size_t)(equals - *entry));
-        set_text(json, name, equals + 1);
+        kg_json_set_text(json, name, equals + 1);
         free(name);
     }
     return json;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runner/escape.h"
+#include "runner/json_text.h"
 
 static void cell_clear(struct kg_result_cell *cell)
 {
@@ -158,15 +159,6 @@ const json_t *kg_cell_worst_check(const struct kg_result_cell *cell)
 
 /* ---- JSON ---- */
 
-static void set_text(json_t *object, const char *key, const char *text)
-{
-    if (text == NULL)
-        return;
-    char *clean = kg_utf8_dup(text, strlen(text));
-    json_object_set_new(object, key, json_string(clean));
-    free(clean);
-}
-
 static json_t *or_empty(json_t *value)
 {
     return value ? json_incref(value) : json_object();
@@ -177,17 +169,17 @@ static json_t *cell_json(const struct kg_result_section *section,
 {
     static const char *const optional_keys[] = {"timings", "health", "times"};
     json_t *json = json_object();
-    set_text(json, "id", cell->id);
-    set_text(json, "section", section->name);
-    set_text(json, "verdict", kg_verdict_name(cell->verdict));
-    set_text(json, "reason", cell->reason ? cell->reason : "");
-    set_text(json, "detail", cell->detail ? cell->detail : "");
-    set_text(json, "role", cell->role);
-    set_text(json, "signal", cell->signal_name);
+    kg_json_set_text(json, "id", cell->id);
+    kg_json_set_text(json, "section", section->name);
+    kg_json_set_text(json, "verdict", kg_verdict_name(cell->verdict));
+    kg_json_set_text(json, "reason", cell->reason ? cell->reason : "");
+    kg_json_set_text(json, "detail", cell->detail ? cell->detail : "");
+    kg_json_set_text(json, "role", cell->role);
+    kg_json_set_text(json, "signal", cell->signal_name);
     if (cell->log_tail && cell->log_tail[0] != '\0')
-        set_text(json, "log_tail", cell->log_tail);
-    set_text(json, "repro", cell->repro ? cell->repro : "");
-    set_text(json, "determinism", cell->ordered ? "ordered" : "free");
+        kg_json_set_text(json, "log_tail", cell->log_tail);
+    kg_json_set_text(json, "repro", cell->repro ? cell->repro : "");
+    kg_json_set_text(json, "determinism", cell->ordered ? "ordered" : "free");
     json_object_set_new(json, "optional", json_boolean(cell->optional));
     json_object_set_new(json, "seconds", json_real(cell->seconds));
     json_object_set_new(json, "checks",
@@ -204,7 +196,7 @@ static json_t *cell_json(const struct kg_result_section *section,
     }
     if (cell->against) {
         json_t *against = json_copy(cell->against);
-        set_text(against, "fails_on", kg_cell_fails_on(cell));
+        kg_json_set_text(against, "fails_on", kg_cell_fails_on(cell));
         json_object_set_new(json, "against", against);
     }
     return json;
@@ -213,12 +205,12 @@ static json_t *cell_json(const struct kg_result_section *section,
 static json_t *section_json(const struct kg_result_section *section)
 {
     json_t *json = json_object();
-    set_text(json, "name", section->name);
-    set_text(json, "status", kg_section_status_name(section->status));
-    set_text(json, "reason", section->reason ? section->reason : "");
-    set_text(json, "detail", section->detail ? section->detail : "");
+    kg_json_set_text(json, "name", section->name);
+    kg_json_set_text(json, "status", kg_section_status_name(section->status));
+    kg_json_set_text(json, "reason", section->reason ? section->reason : "");
+    kg_json_set_text(json, "detail", section->detail ? section->detail : "");
     if (section->log_tail && section->log_tail[0] != '\0')
-        set_text(json, "log_tail", section->log_tail);
+        kg_json_set_text(json, "log_tail", section->log_tail);
     json_object_set_new(json, "optional", json_boolean(section->optional));
     json_object_set_new(json, "cells", json_integer((json_int_t)section->n_cells));
     json_object_set_new(json, "restarts", json_integer(section->restarts));
