@@ -77,14 +77,9 @@ int kg_artifact_map(struct kg_artifact *artifact, int dir_fd, const char *name,
     if (!file->path)
         return kg_error_set(error, KG_E_MEMORY, "out of memory");
     /* Without O_NONBLOCK, opening a FIFO would wait for a writer. */
-    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    file->fd = openat(dir_fd, name, dir_fd == AT_FDCWD ? flags : flags | O_NOFOLLOW);
+    file->fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     artifact->n_files++;
     *out = file;
-    if (file->fd < 0 && errno == ELOOP)
-        return kg_error_at_offset(
-            error, KG_E_IO, shown, -1,
-            "is a symbolic link, expected a regular file in the directory itself");
     if (file->fd < 0)
         return kg_error_at_offset(error, KG_E_IO, shown, -1, "cannot be opened: %s",
                                   strerror(errno));

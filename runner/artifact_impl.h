@@ -47,8 +47,8 @@ struct kg_artifact {
     bool synthetic;
 };
 
-/* Opens `name` below the directory `dir_fd` (AT_FDCWD: any path; else symbolic links are
-   refused), checks that it is a regular file, maps it, and adds it to artifact->files.
+/* Opens `name` below the directory `dir_fd` (AT_FDCWD: any path), checks that it is a
+   regular file or a link to one, maps it, and adds it to artifact->files.
    `shown` is the path for messages. The result is valid until the next call. */
 int kg_artifact_map(struct kg_artifact *artifact, int dir_fd, const char *name,
                     const char *shown, struct kg_mapped **out, struct kg_error *error);

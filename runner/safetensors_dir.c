@@ -54,6 +54,7 @@ static int map(struct directory *d, const char *name, struct kg_mapped **file)
     return kg_artifact_map(d->artifact, d->fd, name, shown, file, d->error);
 }
 
+/* A link that leads nowhere is present: opening it says so. */
 static bool present(const struct directory *d, const char *name)
 {
     return faccessat(d->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;

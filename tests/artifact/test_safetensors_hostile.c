@@ -231,8 +231,14 @@ static const struct {
     {"empty-name",       INDEX("\"t\":\"\""),                               NULL,
      "FILE/model.safetensors.index.json: offset 47: shard \"\" is outside the directory, "
      "expected the plain name of a file in it"                                                                                                                 },
-    {"symbolic-link",    INDEX("\"t\":\"link\""),                           NULL,
-     "FILE/link: is a symbolic link, expected a regular file in the directory itself"                                                                          },
+    {"link-to-nothing",  INDEX("\"t\":\"dangling\""),                       NULL,
+     "FILE/dangling: cannot be opened: No such file or directory"                                                                                              },
+    {"link-to-itself",   INDEX("\"t\":\"loop\""),                           NULL,
+     "FILE/loop: cannot be opened: Too many levels of symbolic links"                                                                                          },
+    {"link-to-device",   INDEX("\"t\":\"device\""),                         NULL,
+     "FILE/device: is a device, pipe or socket, expected a file"                                                                                               },
+    {"link-to-folder",   INDEX("\"t\":\"folder\""),                         NULL,
+     "FILE/folder: is a directory, expected a file"                                                                                                            },
     {"fifo",             INDEX("\"t\":\"fifo\""),                           NULL,
      "FILE/fifo: is a device, pipe or socket, expected a file"                                                                                                 },
     {"shard-missing",    INDEX("\"t\":\"none\""),                           NULL,
@@ -279,8 +285,16 @@ static void test_directories(void **state)
     size_t size = safetensors_file(bytes, sizeof bytes, SHARD, 4);
     write_file(path, "s", bytes, size);
     write_file(path, "s2", bytes, size);
-    snprintf(other, sizeof other, "%s/link", path);
-    assert_int_equal(symlink("s", other), 0);
+    static const char *const links[][2] = {
+        {"dangling", "none"     },
+        {"loop",     "loop"     },
+        {"device",   "/dev/zero"},
+        {"folder",   "."        },
+    };
+    for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) {
+        snprintf(other, sizeof other, "%s/%s", path, links[i][0]);
+        assert_int_equal(symlink(links[i][1], other), 0);
+    }
     snprintf(other, sizeof other, "%s/fifo", path);
     assert_int_equal(mkfifo(other, 0600), 0);
     for (size_t i = 0; i < sizeof dir_faults / sizeof dir_faults[0]; i++) {
@@ -351,12 +365,48 @@ static void test_directory_opens(void **state)
     remove_directory(path);
 }
 
+/* As in a Hugging Face cache: every file of the directory is a link to a blob elsewhere. */
+static void test_directory_of_links(void **state)
+{
+    static const char index[] = INDEX("\"t\":\"s\"");
+    static const char *const names[] = {"s", "config.json",
+                                        "model.safetensors.index.json"};
+    char blobs[256], line[1024], target[512], link[512];
+    uint8_t bytes[1024];
+    int64_t integer = 0;
+    (void)state;
+    snprintf(blobs, sizeof blobs, "%s", scratch_directory());
+    const char *path = scratch_directory();
+    write_file(blobs, "s", bytes, safetensors_file(bytes, sizeof bytes, SHARD, 4));
+    write_file(blobs, "config.json", "{\"a\":5}", 7);
+    write_file(blobs, "model.safetensors.index.json", index, strlen(index));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(target, sizeof target, "%s/%s", blobs, names[i]);
+        snprintf(link, sizeof link, "%s/%s", path, names[i]);
+        assert_int_equal(symlink(target, link), 0);
+    }
+    struct kg_artifact *a = open_path(path, "safetensors-dir", line, sizeof line);
+    assert_string_equal(line, "");
+    assert_memory_equal(kg_artifact_find(a, "t")->data, "ZZZZ", 4);
+    assert_true(kg_artifact_i64(a, "a", &integer));
+    assert_int_equal(integer, 5);
+    kg_artifact_close(a);
+    /* A blob that is gone is not a config.json that was never there. */
+    snprintf(target, sizeof target, "%s/config.json", blobs);
+    assert_int_equal(unlink(target), 0);
+    a = open_path(path, "safetensors-dir", line, sizeof line);
+    assert_null(a);
+    assert_non_null(strstr(line, "config.json: cannot be opened: No such file"));
+    remove_directory(path);
+    remove_directory(blobs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_opens),           cmocka_unit_test(test_headers),
         cmocka_unit_test(test_lengths),         cmocka_unit_test(test_directories),
-        cmocka_unit_test(test_directory_opens),
+        cmocka_unit_test(test_directory_opens), cmocka_unit_test(test_directory_of_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
