@@ -306,6 +306,9 @@ static int refuse_bytes(const struct kg_yaml *yaml, const char *bytes, size_t si
     if (size > KG_YAML_MAX_BYTES)
         return kg_error_at_line(error, KG_E_FORMAT, yaml->name, 0, 0,
                                 "larger than %u bytes", KG_YAML_MAX_BYTES);
+    if (size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0)
+        return error_at(yaml, error, (yaml_mark_t){0},
+                        "starts with a byte order mark: save it as UTF-8 without one");
     if (kg_text_is_utf8(bytes, size, &bad))
         return 0;
     yaml_mark_t mark = {.index = bad};
