@@ -308,6 +308,11 @@ static const struct kg_role roles[] = {
     {NULL,               NULL,              NULL                                           },
 };
 
+static const struct kg_section_param params[] = {
+    {"synthetic-activations", "true: made-up activations stand in"},
+    {0                      },
+};
+
 const struct kg_section kgate_section = {
     .abi = KG_SECTION_ABI,
     .size = sizeof(struct kg_section),
@@ -315,4 +320,5 @@ const struct kg_section kgate_section = {
     .summary = "DeepSeek-V4 experts on their NVFP4 and MXFP4 weights",
     .roles = roles,
     .plan = plan,
+    .params = params,
 };

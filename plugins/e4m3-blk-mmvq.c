@@ -185,10 +185,16 @@ static void plan(struct kg_plan *p)
                      "e4m3-blk-mmvq.fused3.m%d", fused_rows[k].m);
 }
 
+static const struct kg_section_param params[] = {
+    {"shapes", "all: large shapes on the emulated device too"},
+    {0       },
+};
+
 const struct kg_section kgate_section = {
     .abi = KG_SECTION_ABI,
     .size = sizeof(struct kg_section),
     .name = "e4m3-blk-mmvq",
     .summary = "E4M3 weights with 128 x 128 block scales in the product of decoding",
     .plan = plan,
+    .params = params,
 };

@@ -182,10 +182,16 @@ static void plan(struct kg_plan *p)
             .in = 1056, .out = 35, .m = 5, .n = 3, .scale_kind = KG_SCALE_ROW});
 }
 
+static const struct kg_section_param params[] = {
+    {"shapes", "all: large shapes on the emulated device too"},
+    {0       },
+};
+
 const struct kg_section kgate_section = {
     .abi = KG_SECTION_ABI,
     .size = sizeof(struct kg_section),
     .name = "e4m3-mmvq",
     .summary = "the matrix-vector product of decoding on E4M3 weights",
     .plan = plan,
+    .params = params,
 };

@@ -756,10 +756,16 @@ static void plan(struct kg_plan *p)
               (struct shape){"bench", 128, 64, 8, 32768, 0, NULL}, "128-64x8-t32768");
 }
 
+static const struct kg_section_param params[] = {
+    {"deep_arms", "all: every arm at every depth"},
+    {0          },
+};
+
 const struct kg_section kgate_section = {
     .abi = KG_SECTION_ABI,
     .size = sizeof(struct kg_section),
     .name = "fa-decode",
     .summary = "attention of single rows over the quantized KV cache",
     .plan = plan,
+    .params = params,
 };

@@ -538,10 +538,16 @@ static void plan(struct kg_plan *p)
         "bench.512-8x1-t2048");
 }
 
+static const struct kg_section_param params[] = {
+    {"staged", "all: both 16-bit formats are staged"},
+    {0       },
+};
+
 const struct kg_section kgate_section = {
     .abi = KG_SECTION_ABI,
     .size = sizeof(struct kg_section),
     .name = "fa-prefill",
     .summary = "attention of prompts over f32, 16-bit and quantized K and V",
     .plan = plan,
+    .params = params,
 };

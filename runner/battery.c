@@ -9,6 +9,9 @@
 #include "runner/escape.h"
 #include "runner/json_text.h"
 
+/* A plugin that does not plan within it is judged in the run itself. */
+#define REHEARSAL_SECONDS 10.0
+
 /* ---- model files ---- */
 
 /* Opens the file once, so that a broken one is a line before the run and not a verdict
@@ -83,6 +86,30 @@ static json_t *make_params(const struct kg_options *o,
     return params;
 }
 
+/* For the host: where the manifest or the command line names roles and params. */
+static json_t *make_asked(const struct kg_battery *b,
+                          const struct kg_manifest_section *section)
+{
+    const struct kg_options *o = b->options;
+    json_t *roles = json_object(), *params = json_object();
+    for (size_t i = 0; i < section->n_artifacts + section->n_params; i++) {
+        bool is_role = i < section->n_artifacts;
+        size_t p = i - section->n_artifacts;
+        char *where =
+            kg_format("%s:%d:%d", b->manifest->path,
+                      is_role ? section->artifacts[i].line : section->params[p].line,
+                      is_role ? section->artifacts[i].column : section->params[p].column);
+        kg_json_set_text(is_role ? roles : params,
+                         is_role ? section->artifacts[i].role : section->params[p].key,
+                         where);
+        free(where);
+    }
+    for (size_t i = 0; i < o->n_params; i++)
+        if (strcmp(o->params[i].section, section->name) == 0)
+            kg_json_set_text(params, o->params[i].key, "--param");
+    return json_pack("{s:o, s:o}", "roles", roles, "params", params);
+}
+
 static void refuse(struct kg_result_section *section, const char *reason,
                    const struct kg_error *why)
 {
@@ -138,6 +165,7 @@ static int add_section(struct kg_battery *b, size_t s, struct kg_error *error)
                   "artifacts", artifacts, "params", make_params(o, from), "schedule_seed",
                   (json_int_t)o->schedule_seed, "against", "bench");
     kg_json_set_text(task->order, "plugin", plugin);
+    json_object_set_new(task->order, "asked", make_asked(b, from));
     json_object_set_new(task->order, "seed",
                         o->has_seed ? json_integer((json_int_t)o->seed) : json_null());
     free(plugin);
@@ -296,23 +324,57 @@ bool kg_battery_select(const void *select, const struct kg_result_section *secti
     return kg_select_cell(select, cell->id, cell->role, why, size);
 }
 
-int kg_battery_require_cell(const struct kg_battery *b, struct kg_error *error)
+/* ---- before the run ---- */
+
+int kg_battery_accept(const struct kg_battery *b, const struct kg_result *planned,
+                      struct kg_error *error)
 {
-    size_t n = 0, n_ids = 0;
-    for (size_t s = 0; s < b->result.n_sections; s++)
-        n_ids += b->result.sections[s].n_cells;
+    size_t n_errors = 0, n_selected = 0, n_ids = 0;
+    for (size_t s = 0; s < planned->n_sections; s++)
+        n_ids += planned->sections[s].n_cells;
     const char **ids = kg_xcalloc(n_ids, sizeof *ids);
     n_ids = 0;
-    for (size_t s = 0; s < b->result.n_sections; s++) {
-        const struct kg_result_section *section = &b->result.sections[s];
-        n += section->status == KG_SECTION_ERROR;
+    for (size_t s = 0; s < planned->n_sections; s++) {
+        const struct kg_result_section *section = &planned->sections[s];
+        bool is_error = section->status == KG_SECTION_ERROR;
+        if (is_error && strcmp(section->reason, "bad-manifest") == 0)
+            kg_error_set(error, KG_E_INVALID, "%s", section->detail);
+        n_errors += is_error;
         for (size_t i = 0; i < section->n_cells; i++) {
-            n += section->cells[i].selected;
+            n_selected += section->cells[i].selected;
             ids[n_ids++] = section->cells[i].id;
         }
     }
-    int rc = n > 0 ? 0 : kg_select_no_cell(&b->options->select, ids, n_ids, error);
+    /* A section that could not be planned may hold what was asked for. */
+    if (error->status == 0 && n_errors == 0)
+        kg_select_require_cells(&b->options->select, ids, n_ids, n_selected, error);
     free(ids);
+    return error->status;
+}
+
+int kg_battery_rehearse(struct kg_battery *b, struct kg_error *error)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct kg_result planned = {.sections =
+                                    kg_xcalloc(b->n_tasks, sizeof *planned.sections),
+                                .n_sections = b->n_tasks};
+    struct kg_task *tasks = kg_xcalloc(b->n_tasks, sizeof *tasks);
+    struct kg_watcher watcher = {.select = kg_battery_select,
+                                 .select_context = &b->options->select};
+    kg_battery_aim(b, NULL, NULL, 0, NULL, 1);
+    for (size_t i = 0; i < b->n_tasks; i++) {
+        planned.sections[i].name = kg_xstrdup(b->tasks[i].section->name);
+        tasks[i] = b->tasks[i];
+        tasks[i].section = &planned.sections[i];
+        if (tasks[i].section_seconds > REHEARSAL_SECONDS)
+            tasks[i].section_seconds = REHEARSAL_SECONDS;
+    }
+    int rc =
+        kg_supervise(tasks, b->n_tasks, cores > 1 ? (unsigned)cores : 1, &watcher, error);
+    if (rc == 0)
+        rc = kg_battery_accept(b, &planned, error);
+    kg_result_clear(&planned);
+    free(tasks);
     return rc;
 }
 

@@ -42,8 +42,14 @@ void kg_battery_annotate(struct kg_battery *battery, const char *device);
 /* kg_select_cell as a watcher's select; select_context: const struct kg_select. */
 bool kg_battery_select(const void *select, const struct kg_result_section *section,
                        const struct kg_result_cell *cell, char *why, size_t size);
-/* How many cells of all sections are selected; with none, sets the error. */
-int kg_battery_require_cell(const struct kg_battery *battery, struct kg_error *error);
+/* Refuses what the plans in `planned` show to be a mistake: a role or param that its section
+   does not have, a --cell that matches nothing, a selection without a cell. */
+int kg_battery_accept(const struct kg_battery *battery, const struct kg_result *planned,
+                      struct kg_error *error);
+/* Plans all tasks, on the side, and asks kg_battery_accept: so such a mistake is found
+   before the run leaves anything behind. Returns 0, the number of the signal that came, or a
+   negative status. The tasks are to be aimed again. */
+int kg_battery_rehearse(struct kg_battery *battery, struct kg_error *error);
 void kg_battery_clear(struct kg_battery *battery);
 
 #endif

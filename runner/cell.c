@@ -220,6 +220,9 @@ const struct kg_tensor *kg_tensor(struct kg_cell *cell, const char *role,
 
 const char *kg_option(const struct kg_cell *cell, const char *key)
 {
+    if (!kg_section_has_param(cell->host->section, key))
+        kg_cell_misuse((struct kg_cell *)cell,
+                       "kg_option: the section declares no param \"%s\"", key);
     return json_string_value(json_object_get(cell->host->job.params, key));
 }
 

@@ -153,11 +153,13 @@ int kg_cmd_list(const struct kg_options *options, struct kg_error *error)
         status = rc > 0 ? 130 : 2;
         goto out;
     }
+    if (kg_battery_accept(&battery, &battery.result, error) != 0)
+        goto out;
     if (options->json)
         print_json(&battery, options->cells);
     else
         print_text(&battery, options->cells);
-    status = kg_battery_require_cell(&battery, error) != 0 ? 2 : 0;
+    status = 0;
     for (size_t s = 0; s < battery.result.n_sections && status == 0; s++)
         if (battery.result.sections[s].status == KG_SECTION_ERROR)
             status = 1;

@@ -216,7 +216,7 @@ static int conclude(struct session *s, struct kg_error *error)
                      local.text);
         status = status == 130 ? 130 : 2;
     } else if (!result->interrupted && summary.verdict != KG_RUN_RED &&
-               kg_battery_require_cell(&s->battery, error) != 0) {
+               kg_battery_accept(&s->battery, result, error) != 0) {
         status = 2;
     }
     free(fallback);
@@ -231,6 +231,9 @@ static int run(struct session *s, int argc, char **argv, struct kg_error *error)
     KG_TRY(kg_battery_load(b, o, error) ? 2 : 0);
     kg_select_describe(&o->select, s->selection, sizeof s->selection);
     KG_TRY(check_output(o->output, error) ? 2 : 0);
+    int rc = kg_battery_rehearse(b, error);
+    if (rc != 0)
+        return rc > 0 ? 130 : 2;
     KG_TRY(kg_choose(&s->choice, o, &b->paths, error) ? 2 : 0);
     if (s->choice.interrupted)
         return 130;
@@ -247,7 +250,7 @@ static int run(struct session *s, int argc, char **argv, struct kg_error *error)
     struct kg_watcher watcher = {.select = kg_battery_select,
                                  .select_context = &o->select};
     kg_progress_watch(&s->progress, &watcher, result);
-    int rc = kg_supervise(b->tasks, b->n_tasks, s->at_once, &watcher, error);
+    rc = kg_supervise(b->tasks, b->n_tasks, s->at_once, &watcher, error);
     kg_progress_close(&s->progress);
     if (rc < 0)
         return 2;

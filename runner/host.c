@@ -347,6 +347,9 @@ static int serve(struct kg_host *host, struct orders *orders)
         kg_section_load(&host->section_library, host->job.plugin, host->job.section,
                         &host->section, &error) != 0)
         return send_error(host, "bad-plugin", &error);
+    if (!host->job.probe_only &&
+        kg_section_accept(host->section, host->job.asked, &error) != 0)
+        return send_error(host, "bad-manifest", &error);
     if (!host->job.plan_only) {
         const char *code;
         if (kg_provider_load(&host->seat.library, host->job.provider,

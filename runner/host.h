@@ -47,6 +47,7 @@ struct kg_job {
     struct kg_bench_job bench;
     json_t *artifacts; /* role -> {path, format, synthetic}, or NULL */
     json_t *params;    /* key -> string, or NULL */
+    json_t *asked;     /* for kg_section_accept, or NULL */
 };
 
 int kg_job_parse(struct kg_job *job, const char *line, size_t length,
@@ -72,6 +73,12 @@ int kg_section_load(struct kg_library *library, const char *path, const char *na
                     const struct kg_section **section, struct kg_error *error);
 int kg_provider_load(struct kg_library *library, const char *path,
                      const struct kg_provider **provider, struct kg_error *error);
+/* Refuses (KG_E_INVALID) a role or param that the manifest gives and the section does not
+   declare. `asked`: {"roles": {name: where}, "params": {name: where}}, or NULL. */
+int kg_section_accept(const struct kg_section *section, const json_t *asked,
+                      struct kg_error *error);
+/* Whether the section declares a param; a section of an older kgate may read any. */
+bool kg_section_has_param(const struct kg_section *section, const char *name);
 /* What is wrong with a table that was found, or 0; path is for the message. */
 int kg_section_verify(const struct kg_section *section, const char *path,
                       const char *name, struct kg_error *error);

@@ -89,6 +89,7 @@ int kg_job_parse(struct kg_job *job, const char *line, size_t length,
     job->no_artifacts = json_is_true(json_object_get(json, "no_artifacts"));
     KG_TRY(get_table(json, "artifacts", &job->artifacts, error));
     KG_TRY(get_table(json, "params", &job->params, error));
+    KG_TRY(get_table(json, "asked", &job->asked, error));
 
     job->calibrate = json_is_true(json_object_get(json, "calibrate"));
     json_t *bench = json_object_get(json, "bench");

@@ -135,8 +135,8 @@ static int read_artifacts(struct loader *l, const struct kg_yaml_node *node,
             kg_yaml_string(l->yaml, value, "the id of a model", &list[i].id, l->error));
         if (strcmp(list[i].id, KG_MODEL_ARGUMENT) != 0)
             KG_TRY(read_name(l, value, "the id of a model", &list[i].id));
-        list[i].line = value->line;
-        list[i].column = value->column;
+        list[i].line = node->keys[i]->line;
+        list[i].column = node->keys[i]->column;
     }
     s->artifacts = list;
     s->n_artifacts = node->count;
@@ -158,6 +158,8 @@ static int read_params(struct loader *l, const struct kg_yaml_node *node,
         KG_TRY(read_name(l, node->keys[i], "the name of a param", &list[i].key));
         KG_TRY(
             kg_yaml_string(l->yaml, node->items[i], "a param", &list[i].value, l->error));
+        list[i].line = node->keys[i]->line;
+        list[i].column = node->keys[i]->column;
     }
     s->params = list;
     s->n_params = node->count;

@@ -26,11 +26,12 @@ struct kg_limits {
 struct kg_manifest_artifact {
     const char *role; /* as the plugin names it */
     const char *id;   /* in models.yaml, or "$model": what --model names */
-    int line, column;
+    int line, column; /* of the role */
 };
 
 struct kg_manifest_param {
     const char *key, *value;
+    int line, column; /* of the key */
 };
 
 struct kg_manifest_section {

@@ -162,6 +162,8 @@ static const char list_text[] =
     "usage: kgate list [options] [MANIFEST]\n"
     "\n"
     "Shows the sections of a battery, with --cells the cells too. Runs no kernel.\n"
+    "Exit status: 0, 1 if a section could not be listed (its plugin is missing or\n"
+    "broken), 2 for a bad option, manifest or selection.\n"
     "\n"
     "Examples:\n"
     "  kgate list\n"

@@ -219,23 +219,45 @@ int kg_select_require_section(const struct kg_select *select,
                         kg_select_describe(select, text, sizeof text), names);
 }
 
-int kg_select_no_cell(const struct kg_select *select, const char *const *ids,
-                      size_t n_ids, struct kg_error *error)
+static bool matches_any(const char *glob, const char *const *ids)
+{
+    while (*ids && fnmatch(glob, *ids, 0) != 0)
+        ids++;
+    return *ids != NULL;
+}
+
+/* One that matches nothing is a mistake even where another does not. */
+static int refuse_idle_globs(const struct kg_select *s, const char *const *ids,
+                             struct kg_error *error)
+{
+    for (size_t i = 0; i < s->n_cells; i++) {
+        if (matches_any(s->cells[i], ids))
+            continue;
+        const char *near = kg_text_nearest(s->cells[i], ids);
+        return kg_error_set(error, KG_E_INVALID,
+                            "no cell matches --cell %.200s%s%.128s%s", s->cells[i],
+                            near ? ", did you mean --cell " : "", near ? near : "",
+                            near ? "?" : " (kgate list --cells shows them)");
+    }
+    return 0;
+}
+
+int kg_select_require_cells(const struct kg_select *select, const char *const *ids,
+                            size_t n_ids, size_t n_selected, struct kg_error *error)
 {
     char text[256];
-    const char *near = NULL;
     const char **list = calloc(n_ids + 1, sizeof *list); /* ends with NULL */
-    if (list) {
-        for (size_t i = 0; i < n_ids; i++)
-            list[i] = ids[i];
-        for (size_t i = 0; i < select->n_cells && !near; i++)
-            near = kg_text_nearest(select->cells[i], list);
-    }
+    if (!list)
+        return kg_error_set(error, KG_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < n_ids; i++)
+        list[i] = ids[i];
+    int rc = refuse_idle_globs(select, list, error);
     free(list);
-    return kg_error_set(error, KG_E_INVALID, "no cell matches %.200s%s%.100s%s",
-                        kg_select_describe(select, text, sizeof text),
-                        near ? ", did you mean --cell " : "", near ? near : "",
-                        near ? "?" : " (kgate list --cells shows them)");
+    if (rc == 0 && n_selected == 0)
+        rc = kg_error_set(error, KG_E_INVALID,
+                          "no cell matches %.200s (kgate list --cells shows them)",
+                          kg_select_describe(select, text, sizeof text));
+    return rc;
 }
 
 static void clear_list(char ***list, size_t *n)

@@ -44,10 +44,10 @@ const char *kg_select_describe(const struct kg_select *select, char *buffer, siz
    of --tag or --only fits none. */
 int kg_select_require_section(const struct kg_select *select,
                               const struct kg_manifest *manifest, struct kg_error *error);
-/* To be called when all sections are planned and no cell was selected: sets the error,
-   with the nearest id among `ids` (n_ids may be 0) where a --cell was given. */
-int kg_select_no_cell(const struct kg_select *select, const char *const *ids,
-                      size_t n_ids, struct kg_error *error);
+/* To be called when all sections are planned, with the ids of all their cells: fails if a
+   --cell matches none of them, or if none was selected. */
+int kg_select_require_cells(const struct kg_select *select, const char *const *ids,
+                            size_t n_ids, size_t n_selected, struct kg_error *error);
 void kg_select_clear(struct kg_select *select);
 
 #endif

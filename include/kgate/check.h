@@ -69,7 +69,8 @@ KG_EXPORT const struct kg_artifact *kg_artifact(struct kg_cell *cell, const char
 KG_EXPORT const struct kg_tensor *kg_tensor(struct kg_cell *cell, const char *role,
                                             const char *name);
 
-/* The value of `key` under the section's `params:` in the manifest, or NULL. */
+/* The value of `key` under the section's `params:` in the manifest, or NULL. The key must be
+   among those that the section declares. */
 KG_EXPORT const char *kg_option(const struct kg_cell *cell, const char *key);
 
 KG_EXPORT const struct kg_device_info *kg_device(const struct kg_cell *cell);

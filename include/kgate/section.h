@@ -53,6 +53,13 @@ struct kg_role {
     const char *purpose; /* one line, shown by `kgate list` */
 };
 
+/* A key under the section's `params:` in the manifest that the section reads
+   (kg_option). */
+struct kg_section_param {
+    const char *name;
+    const char *purpose; /* one line */
+};
+
 struct kg_section {
     uint32_t abi;  /* KG_SECTION_ABI */
     uint32_t size; /* sizeof(struct kg_section) */
@@ -62,6 +69,8 @@ struct kg_section {
     /* Required. Adds every cell, in running order. The same artifacts give the same
      * cells. */
     void (*plan)(struct kg_plan *plan);
+    /* Ends with a NULL name; NULL if none. A manifest that gives another is refused. */
+    const struct kg_section_param *params;
 };
 
 #ifdef __cplusplus

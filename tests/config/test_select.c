@@ -177,15 +177,24 @@ static void no_cell(void **state)
     struct kg_select s = {.n_cells = 1, .cells = LIST("norms.rms_norm.320x5")};
     struct kg_error error;
     kg_error_init(&error);
-    assert_int_equal(kg_select_no_cell(&s, ids, 2, &error), KG_E_INVALID);
+    assert_int_equal(kg_select_require_cells(&s, ids, 2, 0, &error), KG_E_INVALID);
     assert_string_equal(line_of(&error),
                         "no cell matches --cell norms.rms_norm.320x5, did you mean "
                         "--cell norms.rms_norm.320x4?");
     s = (struct kg_select){.shard = 3, .n_shards = 9};
     kg_error_init(&error);
-    assert_int_equal(kg_select_no_cell(&s, NULL, 0, &error), KG_E_INVALID);
+    assert_int_equal(kg_select_require_cells(&s, NULL, 0, 0, &error), KG_E_INVALID);
     assert_string_equal(line_of(&error), "no cell matches --shard 3/9 (kgate list "
                                          "--cells shows them)");
+    /* One of two globs is a misspelling. */
+    s = (struct kg_select){.n_cells = 2, .cells = LIST("norms.l2*", "*.layer_norm.*")};
+    kg_error_init(&error);
+    assert_int_equal(kg_select_require_cells(&s, ids, 2, 1, &error), KG_E_INVALID);
+    assert_string_equal(line_of(&error), "no cell matches --cell *.layer_norm.* (kgate "
+                                         "list --cells shows them)");
+    s.n_cells = 1;
+    kg_error_init(&error);
+    assert_int_equal(kg_select_require_cells(&s, ids, 2, 1, &error), 0);
 }
 
 int main(void)

@@ -360,8 +360,39 @@ def test_selection(box):
     box.run("run", manifest, "--only", "none", "--require-complete", status=3)
     box.run("run", manifest, "--only", "nothing-like-it", status=2)
     expect(box.err.count("\n") == 1, "not one line: " + box.err)
+    latest = os.readlink(box.results / "latest")
+    kept = sorted(os.listdir(box.results))
     box.run("run", manifest, "--cell", "crash-none.nope", status=2)
     expect("nope" in box.err, box.err)
+    box.run("run", manifest, "--cell", "crash-none.*", "--cell", "crash-segv.x*", status=2)
+    equal(box.err, "kgate: no cell matches --cell crash-segv.x*, did you mean --cell "
+          "crash-segv.fault?\n", "one of two globs")
+    box.run("run", manifest, "--only", "none", "--cell", "crash-segv.*", status=2)
+    equal((os.readlink(box.results / "latest"), sorted(os.listdir(box.results))),
+          (latest, kept), "a refused selection left something")
+
+
+def test_asked(box):
+    """Roles and params that a section does not have are refused before anything runs."""
+    manifest = box.manifest(["none", "late"])
+    text = (box.folder / "e2e.yaml").read_text()
+
+    def refused(lines, *words, command="run"):
+        (box.folder / "e2e.yaml").write_text(text + lines)
+        box.run(command, manifest, *words, status=2)
+        expect(not box.results.exists(), "a refused manifest left something")
+        return box.err
+
+    equal(refused("    params: {\n      colour: red}\n"),
+          "kgate: ./e2e.yaml:8:7: section crash-late has no param \"colour\" (it has "
+          "none)\n", "a param")
+    expect("has no param" in refused("    params: {colour: red}\n", command="list"), "list")
+    equal(refused("", "--param", "crash-none.x=1"),
+          "kgate: --param: section crash-none has no param \"x\" (it has none)\n", "--param")
+    shutil.copy(pathlib.Path(__file__).parents[2] / "models.yaml", box.folder)
+    equal(refused("    artifacts: {wieghts: kgate-dtypes}\n", "--fast"),
+          "kgate: ./e2e.yaml:7:17: section crash-late has no role \"wieghts\" (it has "
+          "none)\n", "a role")
 
 
 def test_shards(box):

@@ -343,6 +343,12 @@ static void run_out_of_turn(struct kg_cell *c, const void *row)
     kg_arm_end(c, 0);
 }
 
+static void run_undeclared(struct kg_cell *c, const void *row)
+{
+    (void)row;
+    kg_option(c, "colour");
+}
+
 static void run_has_kernel(struct kg_cell *c, const void *row)
 {
     (void)row;
@@ -379,6 +385,7 @@ static void test_arms(void **state)
     assert_outcome(run_nested, "ERROR", "misuse", "KG_ARM inside arm outer");
     assert_outcome(run_broken_off, "ERROR", "misuse", "returned inside arm base");
     assert_outcome(run_check_inside, "ERROR", "misuse", "check inside arm base");
+    assert_outcome(run_undeclared, "ERROR", "misuse", "declares no param \"colour\"");
     assert_outcome(run_unnamed, "ERROR", "misuse", "an arm without a name");
     assert_outcome(run_out_of_turn, "ERROR", "misuse", "out of turn");
     assert_outcome(run_has_kernel, "PASS", "", "");
