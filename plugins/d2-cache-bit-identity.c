@@ -63,8 +63,9 @@ static void run(struct kg_cell *cell, const void *row)
                                          w.in, w.out, 1, kg_stream(cell)));
     const float *staged = kg_fetch(dy);
     kg_oracle_must(cell,
-                   kg_oracle_linear_f32(w.type, w.data, x, want, bound, w.in, w.out, 1));
-    kg_oracle_bound(bound, bound, n_y, kg_oracle_stage_a_ops(w.type, w.in), (double)w.in);
+                   kg_oracle_linear_f32(w.type, w.data, x, want, NULL, w.in, w.out, 1));
+    kg_oracle_must(cell,
+                   kg_oracle_stage_a_bound(w.type, w.data, x, bound, w.in, w.out, 1));
     kg_check_bound(cell, "staged", staged, want, bound, n_y);
 
     kg_reset(dy);

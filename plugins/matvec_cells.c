@@ -102,9 +102,9 @@ void kg_run_stage_a(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
                                          kg_ptr(dy), w->in, w->out, m, kg_stream(cell)));
     const float *got = kg_fetch(dy);
     kg_oracle_must(
-        cell, kg_oracle_linear_f32(w->type, w->data, x, want, bound, w->in, w->out, m));
-    kg_oracle_bound(bound, bound, (size_t)n_out, kg_oracle_stage_a_ops(w->type, w->in),
-                    (double)w->in);
+        cell, kg_oracle_linear_f32(w->type, w->data, x, want, NULL, w->in, w->out, m));
+    kg_oracle_must(cell,
+                   kg_oracle_stage_a_bound(w->type, w->data, x, bound, w->in, w->out, m));
     if (n_out >= BAND_RESULTS_MIN)
         kg_check_band(cell, "band", got, want, (size_t)n_out, 1e-3, 1e-4);
     kg_check_bound(cell, "bound", got, want, bound, (size_t)n_out);

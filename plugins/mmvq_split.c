@@ -56,9 +56,9 @@ void kg_mv_stage_a_split(struct kg_cell *cell, const struct kg_mv_tensor *w, int
     const float *y = kg_fetch(dy);
     kg_check_exact(cell, "bits", y, kg_fetch(df), n, sizeof *y);
     kg_oracle_must(
-        cell, kg_oracle_linear_f32(w->type, w->data, x, want, bound, w->in, w->out, m));
-    kg_oracle_bound(bound, bound, n, kg_oracle_stage_a_ops(w->type, w->in),
-                    (double)w->in);
+        cell, kg_oracle_linear_f32(w->type, w->data, x, want, NULL, w->in, w->out, m));
+    kg_oracle_must(cell,
+                   kg_oracle_stage_a_bound(w->type, w->data, x, bound, w->in, w->out, m));
     kg_check_bound(cell, "bound", y, want, bound, n);
 }
 

@@ -1,5 +1,6 @@
 /*
- * Error bounds of the matrix-vector kernels, from the order of their additions.
+ * Error bounds of the integer matrix-vector kernels, from the order of their additions.
+ * (running.c has those of f32 products.)
  *
  * With unit roundoff u = 2^-24, a term that passes through n roundings carries a factor
  * (1 + e_1) ... (1 + e_n), |e_i| <= u, so it is off by at most n*u / (1 - n*u) of itself
@@ -15,10 +16,6 @@
  * lane l takes the units of 32 elements l, l + 32, l + 64, ... one after the other into
  * one accumulator; a butterfly of 5 additions joins the lanes.
  *
- *   stage A: a unit adds its 32 products one by one with fma, so that product and addition
- *     are one rounding. The weight itself is the oracle's f32 weight to the bit (cells
- *     `dequant` see to that), so it brings none. n = 32 * units_per_lane + 5. Plain floats
- *     have no units: lane l takes elements l, l + 32, ..., n = ceil(in / 32) + 5.
  *   stage B: a unit adds one term per scale group (1, or 2 where 16 elements share a
  *     scale), and one for its minimum if the type has one. Integer dot products are
  *     exact, and so are the weight's scales and minima in f32. A term is rounded once
@@ -35,11 +32,6 @@
 static double units_per_lane(int64_t in)
 {
     return (double)((in + 1023) / 1024);
-}
-
-double kg_oracle_stage_a_ops(const struct kg_oracle_type *type, int64_t in)
-{
-    return (type->split ? 32 * units_per_lane(in) : (double)((in + 31) / 32)) + 5;
 }
 
 double kg_oracle_stage_b_ops(const struct kg_oracle_type *type, int64_t in)

@@ -99,8 +99,17 @@ int kg_oracle_linear_q8_1(const struct kg_oracle_type *type, const void *w,
 
 /* ---- bounds: bound.c has the derivations ---- */
 
+/* What stage A of f32 activations x [m][in] may be off by, bound [m][out], from its partial
+   sums: running.c. The type is a plain one or has a splitter. */
+int kg_oracle_stage_a_bound(const struct kg_oracle_type *type, const void *w,
+                            const float *x, double *bound, int64_t in, int64_t out,
+                            int64_t m);
+/* The same where a lane takes `unit` consecutive elements at a time; `in` is a multiple. */
+int kg_oracle_chain_bound(const struct kg_oracle_type *type, const void *w,
+                          const float *x, double *bound, int64_t in, int64_t out,
+                          int64_t m, int64_t unit);
+
 /* Roundings that the largest number of them any one term passes through. */
-double kg_oracle_stage_a_ops(const struct kg_oracle_type *type, int64_t in);
 double kg_oracle_stage_b_ops(const struct kg_oracle_type *type, int64_t in);
 
 /* bound[i] = ops*u / (1 - ops*u) * terms[i] + 2 * n_terms * 2^-149, u = 2^-24; n_terms is
