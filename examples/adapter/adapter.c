@@ -5,19 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kgate/device/host.h>
 #include <kgate/kernels.h>
 
 #include "engine/engine.h"
 
 static engine *the_engine;
 
-/* ---- the device: for a CUDA engine these are cudaMalloc, cudaMemcpy and so on ---- */
+/* ---- the device: what is the engine's own of it; kgate/device/cuda.h serves CUDA ---- */
 
-static int count(int *n)
-{
-    *n = 1;
-    return 0;
-}
 static int open_device(const struct kg_open_options *options)
 {
     (void)options;
@@ -29,11 +25,6 @@ static void close_device(void)
     engine_close(the_engine);
     the_engine = NULL;
 }
-static int info(struct kg_device_info *info)
-{
-    strcpy(info->name, "host memory");
-    return 0; /* cc_major stays 0: not a GPU */
-}
 static int alloc(void **p, size_t bytes)
 {
     return (*p = engine_alloc(the_engine, bytes)) ? 0 : KG_E_MEMORY;
@@ -43,48 +34,13 @@ static int release(void *p)
     engine_free(the_engine, p);
     return 0;
 }
-static int move(void *to, const void *from, size_t bytes)
-{
-    memmove(to, from, bytes);
-    return 0;
-}
-static int fill(void *p, uint8_t byte, size_t bytes)
-{
-    memset(p, byte, bytes);
-    return 0;
-}
-static int stream_create(struct CUstream_st **stream)
-{
-    *stream = NULL;
-    return 0;
-}
-static int stream_do(struct CUstream_st *stream)
-{
-    (void)stream;
-    return 0;
-}
 static const char *last_error(void)
 {
     return engine_error(the_engine);
 }
 
-static const struct kg_device_ops device = {
-    .size = sizeof device,
-    .count = count,
-    .open = open_device,
-    .close = close_device,
-    .info = info,
-    .alloc = alloc,
-    .release = release,
-    .upload = move,
-    .download = move,
-    .copy = move,
-    .fill = fill,
-    .stream_create = stream_create,
-    .stream_destroy = stream_do,
-    .sync = stream_do,
-    .last_error = last_error,
-};
+static const struct kg_device_ops device =
+    KG_HOST_DEVICE(open_device, close_device, alloc, release, last_error);
 
 /* ---- the kernels ---- */
 

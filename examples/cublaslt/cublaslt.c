@@ -2,39 +2,15 @@
  * A kgate provider around cuBLASLt: ceiling.matmul for f16, bf16 and int8. Everything is
  * column-major over there, so row-major c[m][n] = a * b^T is asked for as c^T = b * a^T.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include <cublasLt.h>
-#include <cuda_runtime_api.h>
+#include <kgate/device/cuda.h>
 #include <kgate/kernels.h>
 
 static cublasLtHandle_t handle;
-static char message[256];
 
-static int check(cudaError_t rc, const char *what)
-{
-    if (rc == cudaSuccess)
-        return 0;
-    snprintf(message, sizeof message, "%s: %s", what, cudaGetErrorString(rc));
-    cudaError_t again = cudaGetLastError(); /* an error that stays has cost the context */
-    (void)again;
-    return rc == cudaErrorMemoryAllocation          ? KG_E_MEMORY
-           : cudaDeviceSynchronize() != cudaSuccess ? KG_E_DEVICE
-                                                    : KG_E_LAUNCH;
-}
-
-/* ---- the device ---- */
-
-static int count(int *n)
-{
-    *n = 0; /* no driver is a machine without devices */
-    cudaGetDeviceCount(n);
-    return 0;
-}
 static int open_device(const struct kg_open_options *options)
 {
-    int rc = check(cudaSetDevice(options->ordinal), "cudaSetDevice");
+    int rc = kg_cuda_open(options);
     if (rc == 0 && cublasLtCreate(&handle) != CUBLAS_STATUS_SUCCESS)
         rc = KG_E_UNSUPPORTED;
     return rc;
@@ -43,139 +19,8 @@ static void close_device(void)
 {
     cublasLtDestroy(handle);
 }
-static int info(struct kg_device_info *info)
-{
-    int ordinal = 0, version = 0;
-    size_t free_bytes = 0, total = 0;
-    struct cudaDeviceProp p;
-    int rc = check(cudaGetDevice(&ordinal), "cudaGetDevice");
-    rc = rc ? rc : check(cudaGetDeviceProperties(&p, ordinal), "properties");
-    rc = rc ? rc : check(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
-    rc = rc ? rc : check(cudaDriverGetVersion(&version), "cudaDriverGetVersion");
-    if (rc)
-        return rc;
-    snprintf(info->name, sizeof info->name, "%.127s", p.name);
-    info->cc_major = p.major;
-    info->cc_minor = p.minor;
-    info->sm_count = p.multiProcessorCount;
-    info->mem_total = total;
-    info->mem_free = free_bytes;
-    info->l2_bytes = (uint64_t)p.l2CacheSize;
-    info->smem_per_block = (uint32_t)p.sharedMemPerBlockOptin;
-    snprintf(info->driver, sizeof info->driver, "%d.%d", version / 1000,
-             version % 1000 / 10);
-    snprintf(info->runtime, sizeof info->runtime, "%d.%d", CUDART_VERSION / 1000,
-             CUDART_VERSION % 1000 / 10);
-    return check(
-        cudaDeviceGetPCIBusId(info->pci_bus_id, sizeof info->pci_bus_id, ordinal),
-        "bus id");
-}
 
-/* Complete on return, and after all streams: the contract of kgate/ops/device.h. */
-static int settled(cudaError_t rc, const char *what)
-{
-    return check(rc == cudaSuccess ? cudaDeviceSynchronize() : rc, what);
-}
-static int alloc(void **p, size_t n)
-{
-    return check(cudaMalloc(p, n), "cudaMalloc");
-}
-static int release(void *p)
-{
-    return check(cudaFree(p), "cudaFree");
-}
-static int copy(void *to, const void *from, size_t n)
-{
-    int rc = check(cudaDeviceSynchronize(), "before a copy");
-    return rc ? rc : settled(cudaMemcpy(to, from, n, cudaMemcpyDefault), "cudaMemcpy");
-}
-static int fill(void *p, uint8_t byte, size_t n)
-{
-    int rc = check(cudaDeviceSynchronize(), "before a fill");
-    return rc ? rc : settled(cudaMemset(p, byte, n), "cudaMemset");
-}
-static int stream_create(struct CUstream_st **s)
-{
-    return check(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "stream");
-}
-static int stream_destroy(struct CUstream_st *s)
-{
-    return check(cudaStreamDestroy(s), "stream");
-}
-static int sync(struct CUstream_st *s)
-{
-    return check(cudaStreamSynchronize(s), "kernel");
-}
-static int event_create(struct CUevent_st **e)
-{
-    return check(cudaEventCreate(e), "event");
-}
-static int event_destroy(struct CUevent_st *e)
-{
-    return check(cudaEventDestroy(e), "event");
-}
-static int event_record(struct CUevent_st *e, struct CUstream_st *s)
-{
-    return check(cudaEventRecord(e, s), "event");
-}
-static int event_elapsed(struct CUevent_st *from, struct CUevent_st *to, double *us)
-{
-    float ms = 0;
-    int rc = check(cudaEventElapsedTime(&ms, from, to), "event");
-    *us = 1e3 * ms;
-    return rc;
-}
-static int graph_begin(struct CUstream_st *s)
-{
-    return check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "capture");
-}
-static int graph_end(struct CUstream_st *s, struct CUgraphExec_st **out)
-{
-    cudaGraph_t graph = NULL;
-    int rc = check(cudaStreamEndCapture(s, &graph), "capture");
-    rc = rc ? rc : check(cudaGraphInstantiate(out, graph, 0), "graph");
-    if (graph)
-        cudaGraphDestroy(graph);
-    return rc;
-}
-static int graph_launch(struct CUgraphExec_st *g, struct CUstream_st *s)
-{
-    return check(cudaGraphLaunch(g, s), "graph");
-}
-static int graph_destroy(struct CUgraphExec_st *g)
-{
-    return check(cudaGraphExecDestroy(g), "graph");
-}
-static const char *last_error(void)
-{
-    return message;
-}
-
-static const struct kg_device_ops device = {
-    .size = sizeof device,
-    .count = count,
-    .open = open_device,
-    .close = close_device,
-    .info = info,
-    .alloc = alloc,
-    .release = release,
-    .upload = copy,
-    .download = copy,
-    .copy = copy,
-    .fill = fill,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .sync = sync,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_elapsed_us = event_elapsed,
-    .graph_begin = graph_begin,
-    .graph_end = graph_end,
-    .graph_launch = graph_launch,
-    .graph_destroy = graph_destroy,
-    .last_error = last_error,
-};
+static const struct kg_device_ops device = KG_CUDA_DEVICE(open_device, close_device);
 
 /* ---- the products ---- */
 

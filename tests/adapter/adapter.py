@@ -94,6 +94,8 @@ def test_section(k):
 def test_adapter(k):
     lines = (k.folder / "examples/section/my-norms.c").read_text().count("\n")
     expect(lines <= 60, "the section has %d lines" % lines)
+    lines = (k.folder / "examples/adapter/adapter.c").read_text().count("\n")
+    expect(lines <= 110, "the adapter has %d lines" % lines)
     k.make("adapter", "NAME=good.so")
     k.make("adapter", "NAME=bad.so", "FAULT=-DENGINE_FAULT_LAST_ROW")
     k.make("adapter", "NAME=crash.so", "FAULT=-DENGINE_FAULT_CRASH")
