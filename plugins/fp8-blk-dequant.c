@@ -2,7 +2,8 @@
  * fp8-blk-dequant: E4M3 weights with a scale for each 128 x 128 block, to Q8_0.
  *
  * `cycle` cells have all 256 codes in order and scales of several binades; `random` cells codes
- * in no order, and scales so small that the halves of Q8_0 become subnormal and zero.
+ * in no order, and scales so small that the halves of Q8_0 become subnormal and zero;
+ * `special`, scales that are NaN, infinite, or so small that 1 / d is.
  */
 #include <math.h>
 
@@ -78,6 +79,21 @@ static void run_random(struct kg_cell *cell, const void *row)
     check(cell, shape, codes, scales, n_scales);
 }
 
+static void run_special(struct kg_cell *cell, const void *row)
+{
+    static const float scales[] = {NAN,        INFINITY, 0x1p-140f, 0,
+                                   -0x1p-140f, -1.75f,   -NAN,      0x1p-128f};
+    static const struct shape shape = {130, 480};
+    size_t n = (size_t)(shape.in * shape.out);
+    uint8_t *codes = kg_alloc(cell, n);
+
+    (void)row;
+    for (size_t i = 0; i < n; i++)
+        codes[i] =
+            (uint8_t)(i % 96 < 64 ? i % 251 : i % 251 | 1); /* with and without zeros */
+    check(cell, &shape, codes, scales, COUNT(scales));
+}
+
 static void plan(struct kg_plan *p)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
@@ -89,6 +105,8 @@ static void plan(struct kg_plan *p)
             &(struct kg_cell_spec){NULL, run_random, &shapes[i], NULL, KG_CELL_ORDERED},
             "fp8-blk-dequant.random.%dx%d", shapes[i].out, shapes[i].in);
     }
+    kg_plan_add(p, &(struct kg_cell_spec){"fp8-blk-dequant.special", run_special, NULL,
+                                          NULL, KG_CELL_ORDERED});
 }
 
 const struct kg_section kgate_section = {

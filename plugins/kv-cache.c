@@ -110,6 +110,62 @@ static void run_round_trip(struct kg_cell *c, const void *row_)
         check_band(c, "v-fifth-bit", pair->v_type, v_got + 24, v + 32, 32, 0x1p-11);
 }
 
+/*
+ * One token whose elements lie on the edges of each format's rounding, a block a case. For
+ * Q8_0 a scale of 1 with codes on halves, and scales halfway between two f16; for Q5_1 a step
+ * of 1 with elements between two codes, and a minimum halfway between two f16; for Q4_0 equal
+ * magnitudes of both signs, of which the first gives the scale and the other would be code
+ * 16; for E4M3 halfway values of normal and subnormal numbers and of the largest.
+ */
+static void fill_ties(float *x)
+{
+    /* The first is the largest; an ulp of d moves the others over a half. */
+    static const float near_halves[] = {0x1.00007ap+0f, 0x1.020484p-8f, 0x1.8306c2p-7f,
+                                        0x1.4285a4p-6f};
+    static const float eights[] = {8, -8},
+                       scales[] = {1 + 0x1p-11f, 1 + 0x5p-11f, 0x5p-25f};
+    static const float e4m3[] = {1.0625f,  1.1875f,   17,     19,  0x1p-10f,
+                                 0x3p-10f, 0x5p-10f,  448,    464, 480,
+                                 1000,     0x1fp-11f, 0x1p-7f};
+
+    for (int i = 0; i < 32; i++) {
+        x[i] = i == 31 ? 127 : (float)(i - 16) + 0.5f;
+        x[32 + i] = i == 0 || i == 31 ? (float)i : (float)i - 0.5f;
+        for (int b = 0; b < 2; b++)
+            x[64 + 32 * b + i] =
+                i % 17 == 3 ? eights[i / 17 ^ b] : (float)(i % 15) - 7.5f;
+        for (int b = 0; b < 3; b++)
+            x[128 + 32 * b + i] = 127 * scales[b] * (i % 9 == 4 ? -1 : (float)i / 32);
+        x[224 + i] = e4m3[i % 13] * (i % 2 ? -1 : 1);
+        x[256 + i] = 1 + 0x1p-11f + (float)(i * 5 % 32) * 0x1p-5f;
+        x[288 + i] = near_halves[i % 4];
+    }
+}
+
+static void run_ties(struct kg_cell *c, const void *row_)
+{
+    enum { N = 320 };
+    const struct pair *pair = row_;
+    struct kg_kv_layout layout = layout_of(pair, N);
+    struct kg_cost cost = cost_of(&layout, 1);
+    float *x = kg_alloc(c, N * sizeof *x);
+    uint8_t *k_want = kg_alloc(c, (size_t)layout.k_stride);
+    uint8_t *v_want = kg_alloc(c, (size_t)layout.v_stride);
+
+    fill_ties(x);
+    describe(c, pair, N, 1);
+    struct kg_buf *dx = kg_input(c, "x", x, N * sizeof *x);
+    struct kg_buf *kc = kg_output(c, "k_cache", (size_t)layout.k_stride);
+    struct kg_buf *vc = kg_output(c, "v_cache", (size_t)layout.v_stride);
+    KG_ARM(c, "append", &cost,
+           KG_OPS(c, kv, append)(&layout, kg_ptr(dx), kg_ptr(dx), kg_ptr(kc), kg_ptr(vc),
+                                 0, kg_stream(c)));
+    kg_oracle_kv_quantize(pair->k_type, x, k_want, N);
+    kg_oracle_kv_quantize(pair->v_type, x, v_want, N);
+    kg_check_exact(c, "k", kg_fetch(kc), k_want, (size_t)layout.k_stride, 1);
+    kg_check_exact(c, "v", kg_fetch(vc), v_want, (size_t)layout.v_stride, 1);
+}
+
 /* Host caches of `slots` poisoned slots into which rows went from slot0 on. */
 static uint8_t *want_rows(struct kg_cell *c, int type, const float *x, int64_t dim,
                           int64_t stride, int64_t slot0, int64_t rows, int64_t slots)
@@ -288,6 +344,7 @@ static void add_pairs(struct kg_plan *p, const char *form, kg_cell_fn *run,
 static void plan(struct kg_plan *p)
 {
     add_pairs(p, "round-trip", run_round_trip, 0);
+    add_pairs(p, "ties", run_ties, 0);
     add_pairs(p, "rows", run_rows, 0);
     add_pairs(p, "strided", run_strided, 0);
     for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++)

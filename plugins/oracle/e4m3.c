@@ -75,19 +75,23 @@ void kg_oracle_e4m3_to_q8_0(const uint8_t *codes, const float *scales, uint8_t *
     for (int64_t o = 0; o < out; o++)
         for (int64_t u = 0; u < in / 32; u++, q8 += 34) {
             float scale = scales[o / 128 * scale_cols + u / 4], amax = 0;
+            bool nan = false;
             float v[32];
             for (int j = 0; j < 32; j++) {
                 uint8_t code = codes[o * in + 32 * u + j];
                 v[j] = (is_nan(code) ? 0.0f : (float)kg_oracle_e4m3(code)) * scale;
+                nan = nan || isnan(v[j]);
                 amax = fmaxf(amax, fabsf(v[j]));
             }
-            float d = amax / 127.0f;
+            float d = nan ? NAN : amax / 127.0f;
             float id = d > 0 ? 1.0f / d : 0;
             uint16_t half = kg_oracle_to_half(d);
             q8[0] = (uint8_t)half;
             q8[1] = (uint8_t)(half >> 8);
-            for (int j = 0; j < 32; j++)
-                q8[2 + j] =
-                    (uint8_t)(int8_t)roundf(v[j] * id); /* halves away from zero */
+            for (int j = 0; j < 32; j++) {
+                float q = roundf(v[j] * id); /* halves away from zero */
+                q = isnan(q) ? 0 : q > 127 ? 127 : q < -127 ? -127 : q;
+                q8[2 + j] = (uint8_t)(int8_t)q;
+            }
         }
 }
