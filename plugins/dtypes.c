@@ -237,6 +237,92 @@ static void run_q8_1(struct kg_cell *cell, const void *row_)
     kg_run_q8_1(cell, x, row->rows, row->cols);
 }
 
+/* Blocks with a NaN, and with an infinity, whose scale is one and whose sum is NaN, between
+   plain ones. NaNs differ in payload between devices, so the codes alone are compared as
+   they are. */
+static void run_q8_1_nan(struct kg_cell *cell, const void *row)
+{
+    enum { BLOCKS = 12, N = 32 * BLOCKS };
+    static const float values[] = {NAN, INFINITY, -INFINITY};
+    float *x = kg_pr(cell, N, 19, 0.1f);
+    int8_t *q = kg_alloc(cell, N);
+    float *d = kg_alloc(cell, BLOCKS * sizeof *d),
+          *s = kg_alloc(cell, BLOCKS * sizeof *s);
+
+    (void)row;
+    for (int b = 0; b < BLOCKS; b++) /* every third block is plain, each lane is hit */
+        if (b % 3 != 2)
+            x[32 * b + 11 * b % 32] = values[b / 3 % 3];
+    struct kg_buf *dx = kg_input(cell, "x", x, N * sizeof *x);
+    struct kg_buf *dq = kg_output(cell, "q", N);
+    struct kg_buf *dd = kg_output(cell, "d", BLOCKS * sizeof *d);
+    struct kg_buf *ds = kg_output(cell, "s", BLOCKS * sizeof *s);
+    KG_ARM(cell, "q8_1", NULL,
+           KG_OPS(cell, matvec, quantize_q8_1)(kg_ptr(dx), kg_ptr(dq), kg_ptr(dd),
+                                               kg_ptr(ds), 2, N / 2, kg_stream(cell)));
+    kg_oracle_q8_1(x, q, d, s, 2, N / 2);
+    kg_check_exact(cell, "q", kg_fetch(dq), q, N, 1);
+    kg_check_exact(cell, "d", canonical(cell, kg_fetch(dd), BLOCKS),
+                   canonical(cell, d, BLOCKS), BLOCKS, 4);
+    kg_check_exact(cell, "s", canonical(cell, kg_fetch(ds), BLOCKS),
+                   canonical(cell, s, BLOCKS), BLOCKS, 4);
+}
+
+/* ---- eight-bit scales ---- */
+
+/* Every scale code of MXFP4 and NVFP4, with every element code in both nibbles. */
+static void run_scale_codes(struct kg_cell *cell, const void *row)
+{
+    const struct kg_oracle_type *type = row;
+    const struct kg_type_info *info = kg_type_info(type->type);
+    size_t bytes = (size_t)info->bytes, n = (size_t)info->block * 256;
+    size_t n_scales = bytes - (size_t)info->block / 2;
+    uint8_t *w = kg_alloc(cell, 256 * bytes);
+    float *want = kg_alloc(cell, n * sizeof *want);
+
+    for (size_t b = 0; b < 256; b++)
+        for (size_t i = 0; i < bytes; i++)
+            w[b * bytes + i] = i < n_scales ? (uint8_t)(b + 64 * i)
+                                            : (uint8_t)(i % 16 | (i + b) % 16 << 4);
+    struct kg_buf *dw = kg_input(cell, "w", w, 256 * bytes);
+    struct kg_buf *dy = kg_output(cell, "y", n * sizeof *want);
+    KG_ARM(cell, "dequantize", NULL,
+           KG_OPS(cell, matvec, dequantize)(type->type, kg_ptr(dw), kg_ptr(dy),
+                                            (int64_t)n, kg_stream(cell)));
+    kg_oracle_dequantize(type, w, want, (int64_t)n);
+    kg_check_exact(cell, "values", kg_fetch(dy), want, n, 4);
+}
+
+/*
+ * Stage B on E8M0 scales at both ends of the f32 range, where scale times activation alone
+ * leaves it though the result does not: the first half of a row's units has activations
+ * of 1000 and the second of 2^-8; even rows have the largest scale and only zeros as codes
+ * in the first half, odd rows zeros there and the smallest scales in the second.
+ */
+static void run_scale_range(struct kg_cell *cell, const void *row)
+{
+    enum { UNITS = 6, OUT = 5, IN = 32 * UNITS };
+    struct kg_weights w = kg_weights_made(cell, row, IN, OUT);
+    uint8_t *blocks = kg_alloc(cell, OUT * UNITS * 17);
+    float *x = kg_pr(cell, IN, 23, 1);
+
+    memcpy(blocks, w.data, OUT * UNITS * 17);
+    w.data = blocks;
+    for (int i = 0; i < OUT * UNITS; i++) {
+        uint8_t *block = blocks + 17 * i;
+        bool odd_row = i / UNITS % 2 != 0, first = i % UNITS < UNITS / 2;
+        if (first)
+            memset(block + 1, 0, 16);
+        if (first && !odd_row)
+            block[0] = 254;
+        if (!first && odd_row)
+            block[0] = (uint8_t)(i % 3);
+    }
+    for (int i = 0; i < IN; i++)
+        x[i] *= i < IN / 2 ? 1000 : 0x1p-8f;
+    kg_run_stage_b_on(cell, &w, 1, x);
+}
+
 /* ---- plan ---- */
 
 static void add(struct kg_plan *p, const struct kg_oracle_type *type, const char *what,
@@ -273,8 +359,14 @@ static void plan(struct kg_plan *p)
             p,
             &(struct kg_cell_spec){NULL, run_q8_1, &q8_1_rows[i], NULL, KG_CELL_ORDERED},
             "dtypes.q8_1.%s", q8_1_rows[i].id);
+    kg_plan_add(p,
+                &(struct kg_cell_spec){"dtypes.q8_1.nan", run_q8_1_nan, NULL, NULL, 0});
     for (size_t i = 0; i < kg_oracle_n_types; i++) {
         const struct kg_oracle_type *type = &kg_oracle_types[i];
+        if (type->type == KG_TYPE_MXFP4 || type->type == KG_TYPE_NVFP4)
+            add(p, type, "scale-codes", run_scale_codes);
+        if (type->type == KG_TYPE_MXFP4)
+            add(p, type, "scale-range", run_scale_range);
         add(p, type, "dequant", run_dequant);
         add(p, type, "unit", run_unit);
         add(p, type, "stage-a", run_golden_a);

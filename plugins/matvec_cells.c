@@ -157,14 +157,17 @@ static void add_quantization(struct kg_cell *cell, const struct kg_weights *w,
 void kg_run_stage_b(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
                     uint64_t offset)
 {
-    int64_t n_out = w->out * m;
-    size_t n_in = (size_t)(w->in * m), n_blocks = n_in / 32;
-
     if (!w->type->stage_b)
         kg_skip(cell, "not-applicable", "stage B does not cover %s",
                 kg_type_name(w->type->type));
+    kg_run_stage_b_on(cell, w, m, kg_pr(cell, (size_t)(w->in * m), offset, 0.1f));
+}
 
-    const float *x = kg_pr(cell, n_in, offset, 0.1f);
+void kg_run_stage_b_on(struct kg_cell *cell, const struct kg_weights *w, int64_t m,
+                       const float *x)
+{
+    int64_t n_out = w->out * m;
+    size_t n_in = (size_t)(w->in * m), n_blocks = n_in / 32;
     struct kg_cost cost = cost_of(w, m, 1.25 * (double)w->in, "dp4a");
     double *exact = doubles(cell, n_out), *want = doubles(cell, n_out);
     double *bound = doubles(cell, n_out);

@@ -41,6 +41,10 @@ void kg_run_stage_a(struct kg_cell *cell, const struct kg_weights *weights, int6
 void kg_run_stage_b(struct kg_cell *cell, const struct kg_weights *weights, int64_t m,
                     uint64_t offset);
 
+/* The same on activations x [m][in] of the caller's; the type must be one of stage B's. */
+void kg_run_stage_b_on(struct kg_cell *cell, const struct kg_weights *weights, int64_t m,
+                       const float *x);
+
 /* What a kernel made of activations: codes, scales and sums. Valid until the cell ends. */
 struct kg_q8_1 {
     const int8_t *q;

@@ -31,7 +31,8 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
         int sum = 0;
 
         for (int j = 0; j < 32; j++)
-            amax = fmaxf(amax, fabsf(x[32 * b + j]));
+            if (!(fabsf(x[32 * b + j]) <= amax) && amax == amax) /* a NaN stays */
+                amax = fabsf(x[32 * b + j]);
         float scale = amax / 127.0f;
         float id = scale > 0 ? 1.0f / scale : 0;
         for (int j = 0; j < 32; j++) {
