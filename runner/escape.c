@@ -5,29 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Length of the UTF-8 sequence at `p`, 0 if it is not one (overlong, surrogate, cut). */
-static size_t sequence(const unsigned char *p, size_t left, uint32_t *code)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t n = p[0] < 0x80   ? 1
-               : p[0] < 0xc2 ? 0
-               : p[0] < 0xe0 ? 2
-               : p[0] < 0xf0 ? 3
-               : p[0] < 0xf5 ? 4
-                             : 0;
-    if (n == 0 || n > left)
-        return 0;
-    uint32_t c = n == 1 ? p[0] : p[0] & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-        c = c << 6 | (p[i] & 0x3fu);
-    }
-    if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
-        return 0;
-    *code = c;
-    return n;
-}
+#include "runner/utf8.h"
 
 /* Characters that act on the terminal or on the order of the line. */
 static int is_active(uint32_t c)
@@ -45,7 +23,7 @@ char *kg_escape(const char *text, size_t length, char *buffer, size_t size)
         return buffer;
     for (size_t i = 0; i < length;) {
         uint32_t c = 0;
-        size_t n = sequence(p + i, length - i, &c);
+        size_t n = kg_utf8_sequence(p + i, length - i, &c);
         char piece[24];
         size_t m = 0;
         if (n > 0 && !is_active(c)) {
@@ -82,7 +60,7 @@ char *kg_utf8_dup(const char *text, size_t length)
     size_t at = 0;
     for (size_t i = 0; i < length;) {
         uint32_t c = 0;
-        size_t n = sequence(p + i, length - i, &c);
+        size_t n = kg_utf8_sequence(p + i, length - i, &c);
         if (n == 0 || ((c < 0x20 || c == 0x7f) && c != '\n' && c != '\t')) {
             copy[at++] = '?';
             i += n > 0 ? n : 1;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runner/utf8.h"
+
 void kg_json_init(struct kg_json *json, const char *text, size_t size, const char *file,
                   int64_t base, struct kg_error *error)
 {
@@ -98,27 +100,6 @@ int kg_json_key(struct kg_json *json, struct kg_json_text *key)
 {
     KG_TRY(kg_json_string(json, key));
     return expect(json, ':');
-}
-
-/* Bytes of the UTF-8 sequence at `p`, or 0 if it is malformed, overlong, a surrogate or
-   past U+10FFFF. */
-static size_t utf8_length(const unsigned char *p, size_t left)
-{
-    size_t n = p[0] < 0x80   ? 1
-               : p[0] < 0xc2 ? 0
-               : p[0] < 0xe0 ? 2
-               : p[0] < 0xf0 ? 3
-               : p[0] < 0xf5 ? 4
-                             : 0;
-    if (n == 0 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
 }
 
 static int hex4(const char *p, unsigned *value)
@@ -219,7 +200,7 @@ static int escaped_string(struct kg_json *json, size_t start, struct kg_json_tex
             KG_TRY(escape(json, json->scratch, &length));
             continue;
         }
-        size_t n = *p < 0x20 ? 0 : utf8_length(p, end - json->at);
+        size_t n = *p < 0x20 ? 0 : kg_utf8_sequence(p, end - json->at, NULL);
         if (n == 0)
             return fault(json, json->at,
                          *p < 0x20 ? "a control character in a string"
@@ -252,7 +233,7 @@ int kg_json_string(struct kg_json *json, struct kg_json_text *text)
             return escaped_string(json, start, text);
         if (*p < 0x20)
             return fault(json, json->at, "a control character in a string");
-        size_t n = *p < 0x80 ? 1 : utf8_length(p, json->size - json->at);
+        size_t n = *p < 0x80 ? 1 : kg_utf8_sequence(p, json->size - json->at, NULL);
         if (n == 0)
             return fault(json, json->at, "a string that is not UTF-8");
         json->at += n;

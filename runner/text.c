@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runner/utf8.h"
+
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -109,29 +111,12 @@ bool kg_text_is_name(const char *text)
     return n > 0 && n <= 64 && text[n] == '\0' && text[0] != '-' && text[0] != '_';
 }
 
-/* Bytes of the well-formed sequence at p, 0 if there is none (Unicode table 3-7). */
-static size_t utf8_length(const unsigned char *p, size_t left)
-{
-    if (p[0] < 0x80)
-        return p[0] != 0;
-    size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 bool kg_text_is_utf8(const char *bytes, size_t size, size_t *bad)
 {
     size_t at = 0;
     while (at < size) {
-        size_t n = utf8_length((const unsigned char *)bytes + at, size - at);
-        if (n == 0) {
+        size_t n = kg_utf8_sequence((const unsigned char *)bytes + at, size - at, NULL);
+        if (n == 0 || bytes[at] == '\0') {
             *bad = at;
             return false;
         }

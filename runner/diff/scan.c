@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runner/utf8.h"
+
 void kg_scan_init(struct kg_scan *s, char *text, size_t size, const char *file,
                   struct kg_error *error)
 {
@@ -169,25 +171,6 @@ static char *put_utf8(char *to, uint32_t c)
     return to;
 }
 
-/* Bytes of the well-formed UTF-8 sequence at p, 0 if it is not one. A NUL follows the
-   text, so that looking ahead stops there. */
-static size_t utf8(const unsigned char *p)
-{
-    if (p[0] < 0x80)
-        return 1;
-    size_t n = p[0] >= 0xc2 && p[0] <= 0xdf   ? 2
-               : p[0] >= 0xe0 && p[0] <= 0xef ? 3
-               : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
-                                              : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 static bool unescape(struct kg_scan *s, char **to)
 {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
@@ -247,7 +230,8 @@ static bool string(struct kg_scan *s, const char **out)
             return s->at >= s->size
                        ? unexpected(s, "the end of a string")
                        : kg_scan_fail(s, "control character %u in a string", c);
-        size_t n = utf8((const unsigned char *)s->text + s->at);
+        size_t n = kg_utf8_sequence((const unsigned char *)s->text + s->at,
+                                    s->size - s->at, NULL);
         if (n == 0)
             return kg_scan_fail(s, "invalid UTF-8 in a string");
         if (to)
@@ -451,4 +435,49 @@ bool kg_scan_end(struct kg_scan *s)
     space(s);
     return s->at == s->size ||
            kg_scan_fail(s, "more text after the end of the JSON value");
+}
+
+bool kg_scan_null(struct kg_scan *s)
+{
+    return kg_scan_peek(s) == KG_JSON_NULL && kg_scan_skip(s, NULL, NULL);
+}
+
+static void read_field(struct kg_scan *s, const struct kg_scan_field *field, void *into,
+                       void *context)
+{
+    void *to = (char *)into + field->at;
+    switch (field->kind) {
+    case KG_SCAN_BY:
+        field->by(s, into, context);
+        break;
+    case KG_SCAN_STRING:
+        kg_scan_string(s, to);
+        break;
+    case KG_SCAN_STRING_OR_NULL:
+        kg_scan_string_or_null(s, to);
+        break;
+    case KG_SCAN_REAL:
+        kg_scan_real(s, to);
+        break;
+    case KG_SCAN_BOOL:
+        kg_scan_bool(s, to);
+        break;
+    }
+}
+
+void kg_scan_fields(struct kg_scan *s, const struct kg_scan_field *fields, void *into,
+                    void *context)
+{
+    const char *key;
+    if (!kg_scan_object(s))
+        return;
+    while (kg_scan_member(s, &key)) {
+        const struct kg_scan_field *field = fields;
+        while (field->key && strcmp(field->key, key) != 0)
+            field++;
+        if (field->key)
+            read_field(s, field, into, context);
+        else
+            kg_scan_skip(s, NULL, NULL);
+    }
 }

@@ -59,6 +59,29 @@ bool kg_scan_string_or_null(struct kg_scan *scan, const char **out);
 bool kg_scan_real(struct kg_scan *scan, double *out);
 /* Steps over any value. Its text is [*begin, *begin + *size), untouched; may be NULL. */
 bool kg_scan_skip(struct kg_scan *scan, const char **begin, size_t *size);
+/* Steps over a null and returns true; anything else stays. */
+bool kg_scan_null(struct kg_scan *scan);
+
+enum kg_scan_field_kind {
+    KG_SCAN_BY, /* by its function */
+    KG_SCAN_STRING,
+    KG_SCAN_STRING_OR_NULL,
+    KG_SCAN_REAL,
+    KG_SCAN_BOOL,
+};
+
+/* A member of an object and where it goes: `at` bytes into a struct, or through `by`. */
+struct kg_scan_field {
+    const char *key; /* NULL ends a table */
+    enum kg_scan_field_kind kind;
+    size_t at;
+    void (*by)(struct kg_scan *scan, void *into, void *context);
+};
+
+/* Reads the object that is next into a struct; members that are not in the table are stepped
+   over. `context` is for functions. */
+void kg_scan_fields(struct kg_scan *scan, const struct kg_scan_field *fields, void *into,
+                    void *context);
 /* Nothing but white space is left. */
 bool kg_scan_end(struct kg_scan *scan);
 /* Sets an error at the present place; returns false. */

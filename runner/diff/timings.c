@@ -4,17 +4,14 @@
 
 #include "runner/diff/cells.h"
 
+#define AT(member) offsetof(struct kg_record_timing, member)
+
 enum { MAX_ARMS = 256, MAX_SAMPLES = 16384 };
 
-static bool is(const char *key, const char *name)
-{
-    return strcmp(key, name) == 0;
-}
-
-static void read_samples(struct kg_scan *s, struct kg_record *r,
-                         struct kg_record_timing *t)
+static void read_samples(struct kg_scan *s, void *timing, void *record)
 {
     static double some[MAX_SAMPLES];
+    struct kg_record_timing *t = timing;
     size_t n = 0;
     if (!kg_scan_array(s))
         return;
@@ -27,37 +24,35 @@ static void read_samples(struct kg_scan *s, struct kg_record *r,
         n += isfinite(some[n]) && some[n] >= 0;
     }
     t->n_samples = n;
-    t->samples_us = kg_record_keep(r, some, n * sizeof *some);
+    t->samples_us = kg_record_keep(record, some, n * sizeof *some);
 }
 
-static void read_pair(struct kg_scan *s, double pair[2])
+static void read_interval(struct kg_scan *s, void *timing, void *record)
 {
+    struct kg_record_timing *t = timing;
     size_t n = 0;
-    if (kg_scan_peek(s) == KG_JSON_NULL) {
-        kg_scan_skip(s, NULL, NULL);
-        return;
-    }
-    if (!kg_scan_array(s))
+    (void)record;
+    if (kg_scan_null(s) || !kg_scan_array(s))
         return;
     while (kg_scan_element(s)) {
         double v;
         kg_scan_real(s, &v);
         if (n < 2)
-            pair[n++] = v;
+            t->ci95_us[n++] = v;
     }
 }
 
 /* A policy's version is a number or a word; either is kept as its text. */
-static void read_version(struct kg_scan *s, struct kg_record *r, const char **out)
+static void read_version(struct kg_scan *s, void *timing, void *record)
 {
+    struct kg_record_timing *t = timing;
     const char *begin;
     size_t size;
-    if (kg_scan_peek(s) == KG_JSON_STRING) {
-        kg_scan_string(s, out);
-    } else if (kg_scan_skip(s, &begin, &size)) {
-        char *copy = kg_arena_copy(&r->arena, begin, size);
-        *out = copy;
-    }
+    if (kg_scan_peek(s) == KG_JSON_STRING)
+        kg_scan_string(s, &t->policy_version);
+    else if (kg_scan_skip(s, &begin, &size))
+        t->policy_version =
+            kg_arena_copy(&((struct kg_record *)record)->arena, begin, size);
 }
 
 /* Series are told apart by the key where they do not say it: "ARM" and "ARM@warm". */
@@ -65,78 +60,45 @@ static void name_series(struct kg_record_timing *t)
 {
     const char *at = strrchr(t->arm, '@');
     if (!t->series)
-        t->series = at && is(at, "@warm") ? "warm" : "cold";
+        t->series = at && strcmp(at, "@warm") == 0 ? "warm" : "cold";
 }
 
-static void read_gpu(struct kg_scan *s, struct kg_record_timing *t)
+static void read_gpu(struct kg_scan *s, void *timing, void *record)
 {
-    const char *key;
-    if (kg_scan_peek(s) == KG_JSON_NULL) {
-        kg_scan_skip(s, NULL, NULL);
-        return;
-    }
-    if (!kg_scan_object(s))
-        return;
-    while (kg_scan_member(s, &key)) {
-        if (is(key, "sm_mhz"))
-            kg_scan_real(s, &t->sm_mhz);
-        else if (is(key, "mem_mhz"))
-            kg_scan_real(s, &t->mem_mhz);
-        else
-            kg_scan_skip(s, NULL, NULL);
-    }
+    static const struct kg_scan_field fields[] = {
+        {"sm_mhz",  KG_SCAN_REAL, AT(sm_mhz),  NULL},
+        {"mem_mhz", KG_SCAN_REAL, AT(mem_mhz), NULL},
+        {NULL,      KG_SCAN_BY,   0,           NULL},
+    };
+    if (!kg_scan_null(s))
+        kg_scan_fields(s, fields, timing, record);
 }
 
-static void read_arm(struct kg_scan *s, struct kg_record *r, struct kg_record_timing *t)
-{
-    const char *key;
-    if (!kg_scan_object(s))
-        return;
-    while (kg_scan_member(s, &key)) {
-        if (is(key, "policy"))
-            kg_scan_string_or_null(s, &t->policy);
-        else if (is(key, "policy_version"))
-            read_version(s, r, &t->policy_version);
-        else if (is(key, "series"))
-            kg_scan_string_or_null(s, &t->series);
-        else if (is(key, "engine"))
-            kg_scan_string_or_null(s, &t->engine);
-        else if (is(key, "samples_us"))
-            read_samples(s, r, t);
-        else if (is(key, "median_us"))
-            kg_scan_real(s, &t->median_us);
-        else if (is(key, "mad_us"))
-            kg_scan_real(s, &t->mad_us);
-        else if (is(key, "ci95_us"))
-            read_pair(s, t->ci95_us);
-        else if (is(key, "gbps"))
-            kg_scan_real(s, &t->gbps);
-        else if (is(key, "tflops"))
-            kg_scan_real(s, &t->tflops);
-        else if (is(key, "gpu_after"))
-            read_gpu(s, t);
-        else if (is(key, "throttled"))
-            kg_scan_bool(s, &t->throttled);
-        else if (is(key, "invalid"))
-            kg_scan_bool(s, &t->invalid);
-        else if (is(key, "roofline_percent"))
-            kg_scan_real(s, &t->roofline_percent);
-        else
-            kg_scan_skip(s, NULL, NULL);
-    }
-}
+static const struct kg_scan_field fields_of_arm[] = {
+    {"policy",           KG_SCAN_STRING_OR_NULL, AT(policy),           NULL         },
+    {"policy_version",   KG_SCAN_BY,             0,                    read_version },
+    {"series",           KG_SCAN_STRING_OR_NULL, AT(series),           NULL         },
+    {"engine",           KG_SCAN_STRING_OR_NULL, AT(engine),           NULL         },
+    {"samples_us",       KG_SCAN_BY,             0,                    read_samples },
+    {"median_us",        KG_SCAN_REAL,           AT(median_us),        NULL         },
+    {"mad_us",           KG_SCAN_REAL,           AT(mad_us),           NULL         },
+    {"ci95_us",          KG_SCAN_BY,             0,                    read_interval},
+    {"gbps",             KG_SCAN_REAL,           AT(gbps),             NULL         },
+    {"tflops",           KG_SCAN_REAL,           AT(tflops),           NULL         },
+    {"gpu_after",        KG_SCAN_BY,             0,                    read_gpu     },
+    {"throttled",        KG_SCAN_BOOL,           AT(throttled),        NULL         },
+    {"invalid",          KG_SCAN_BOOL,           AT(invalid),          NULL         },
+    {"roofline_percent", KG_SCAN_REAL,           AT(roofline_percent), NULL         },
+    {NULL,               KG_SCAN_BY,             0,                    NULL         },
+};
 
-void kg_record_read_timings(struct kg_scan *s, struct kg_record *r,
-                            struct kg_record_cell *c)
+void kg_record_read_timings(struct kg_scan *s, void *cell, void *record)
 {
     static struct kg_record_timing some[MAX_ARMS];
+    struct kg_record_cell *c = cell;
     size_t n = 0;
     const char *arm;
-    if (kg_scan_peek(s) == KG_JSON_NULL) {
-        kg_scan_skip(s, NULL, NULL);
-        return;
-    }
-    if (!kg_scan_object(s))
+    if (kg_scan_null(s) || !kg_scan_object(s))
         return;
     while (kg_scan_member(s, &arm)) {
         if (n == MAX_ARMS) {
@@ -152,9 +114,9 @@ void kg_record_read_timings(struct kg_scan *s, struct kg_record *r,
             .tflops = NAN,
             .roofline_percent = NAN
         };
-        read_arm(s, r, &some[n]);
+        kg_scan_fields(s, fields_of_arm, &some[n], record);
         name_series(&some[n++]);
     }
     c->n_timings = n;
-    c->timings = kg_record_keep(r, some, n * sizeof *some);
+    c->timings = kg_record_keep(record, some, n * sizeof *some);
 }
