@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runner/text.h"
+
 void kg_error_init(struct kg_error *error)
 {
     memset(error, 0, sizeof *error);
@@ -53,22 +55,14 @@ int kg_error_at_offset(struct kg_error *error, int status, const char *file,
     return rc;
 }
 
-/* Appends `text` with every byte that could move a terminal's cursor made visible. */
-static size_t append_escaped(char *buffer, size_t size, size_t at, const char *text)
+static size_t append_shown(char *buffer, size_t size, size_t at, const char *text)
 {
-    for (const unsigned char *p = (const unsigned char *)text; *p && at + 5 < size; p++) {
-        if (*p < 0x20 || *p == 0x7f)
-            at += (size_t)snprintf(buffer + at, size - at, "\\x%02x", *p);
-        else
-            buffer[at++] = (char)*p;
-    }
-    buffer[at] = '\0';
-    return at;
+    return at + strlen(kg_text_shown(text, buffer + at, size - at));
 }
 
 const char *kg_error_line(const struct kg_error *error, char *buffer, size_t size)
 {
-    size_t at = append_escaped(buffer, size, 0, error->file);
+    size_t at = append_shown(buffer, size, 0, error->file);
     if (at > 0 && error->line > 0)
         at += (size_t)snprintf(buffer + at, size - at, ":%d:%d: ", error->line,
                                error->column);
@@ -78,6 +72,6 @@ const char *kg_error_line(const struct kg_error *error, char *buffer, size_t siz
     else if (at > 0)
         at += (size_t)snprintf(buffer + at, size - at, ": ");
     if (at < size)
-        append_escaped(buffer, size, at, error->text);
+        append_shown(buffer, size, at, error->text);
     return buffer;
 }
