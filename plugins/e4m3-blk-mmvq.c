@@ -118,7 +118,7 @@ static void run_codes(struct kg_cell *cell, const void *row_)
 
     kg_check_that(cell, "coverage", n_seen == 254 && !seen[0x7f] && !seen[0xff],
                   "%d of 254 legal codes", n_seen);
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
+    kg_mv_check_bound(&mv, "bound", 0, y);
     kg_check_value(cell, "rms", "band",
                    error_by_rms(y, mv.want[0], (size_t)(row->out * row->m)), 1e-5);
     check_alone(&mv, y);

@@ -31,7 +31,7 @@ static void run_single(struct kg_cell *cell, const void *row_)
     const float *y = kg_mv_run(&mv, "mmvq", (struct kg_mv_form){0}).y[0];
     float *alone = kg_alloc(cell, (size_t)(w.out * row->m) * sizeof *alone);
 
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
+    kg_mv_check_bound(&mv, "bound", 0, y);
     for (int r = 0; r < row->m && row->m > 1; r++) {
         struct kg_mv_form form = {.row = r, .m = 1};
         memcpy(alone + r * w.out, kg_mv_run(&mv, "row", form).y[0],
@@ -88,9 +88,9 @@ static void run_nan(struct kg_cell *cell, const void *row_)
     const float *wide = kg_mv_run(&mv, "batched", (struct kg_mv_form){.width = 8}).y[0];
 
     kg_oracle_allow(cell, KG_ORACLE_NONFINITE);
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
+    kg_mv_check_bound(&mv, "bound", 0, y);
     kg_oracle_allow(cell, KG_ORACLE_NONFINITE);
-    kg_mv_check_bound(&mv, "batched.bound", 0, wide, 0);
+    kg_mv_check_bound(&mv, "batched.bound", 0, wide);
 }
 
 /* Rows that start at any byte: the same bits as when they start at a multiple of 16. */
@@ -119,7 +119,7 @@ static void run_unaligned(struct kg_cell *cell, const void *row_)
     },
                                        1, kg_ptr(mv.dq), kg_ptr(mv.dd), NULL, w.in,
                                        row->m, row->width, kg_stream(cell)));
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
+    kg_mv_check_bound(&mv, "bound", 0, y);
     kg_mv_check_same(&mv, "bits", 0, kg_fetch(dy), y, row->m);
 }
 

@@ -352,7 +352,7 @@ static void run_exact(struct kg_cell *cell, const void *row_)
     kg_gemm_check_bound(&g, "bound", tile, 1);
     float *want = kg_alloc(cell, (size_t)row->out * row->m * sizeof *want);
     for (size_t i = 0; i < (size_t)row->out * row->m; i++)
-        want[i] = (float)g.want[i];
+        want[i] = (float)g.sums.y[i];
     kg_gemm_check_same(&g, "tile.exact", tile, want);
     static const int cuts[] = {2, 3, 5, 13, 64};
     static const char *const arms[] = {"k2", "k3", "k5", "k13", "k64"};

@@ -1,17 +1,10 @@
 /*
- * The bound of the int8 GEMM (kernels/gemm/int8.h has the order of additions): a unit of 32
- * weights adds one term per scale group and one for its minimum, one after the other, into
- * one accumulator. fl(a * dot) rounds a term once before it is added; the scaled minimum
- * is the product of b and s = fl(d * sum), also one. Adding the parts of a tile that stream-K cut
- * costs one more rounding per part. So no term passes through more than
- *
- *   n = terms_per_unit * in / 32 + 1 + (segments - 1)
- *
- * roundings, and the error is at most n u / (1 - n u) * sum |term|, u = 2^-24 (bound.c).
+ * The order of the int8 GEMM (kernels/gemm/int8.h): units of 32 weights ascending into one
+ * accumulator, and the parts of a tile that stream-K cut, wherever, one after the other.
+ * oracle/q8_1.c has the bound.
  */
 #include "plugins/gemm_cells.h"
 
-#include <math.h>
 #include <string.h>
 
 bool kg_gemm_is_emulated(const struct kg_cell *cell)
@@ -145,23 +138,34 @@ const float *kg_gemm_dp4a(struct kg_gemm *g)
     return kg_fetch(dy);
 }
 
+static void need_want(struct kg_gemm *g)
+{
+    size_t bytes = results(g) * sizeof(double);
+
+    if (g->sums.y)
+        return;
+    g->sums = (struct kg_oracle_sums){kg_alloc(g->cell, bytes), kg_alloc(g->cell, bytes),
+                                      kg_alloc(g->cell, bytes), kg_alloc(g->cell, bytes)};
+    kg_oracle_must(g->cell,
+                   kg_oracle_linear_q8_1(g->w.type, g->w.data, g->act.q, g->act.d,
+                                         &(struct kg_oracle_order){.chain = true},
+                                         &g->sums, g->w.in, g->w.out, g->m));
+}
+
 void kg_gemm_check_bound(struct kg_gemm *g, const char *name, const float *y,
                          int segments)
 {
     size_t n = results(g);
-    double per_unit = 32 / g->w.type->group + (g->w.type->has_min ? 1 : 0);
-    double terms = per_unit * (double)g->w.in / 32;
-    double *bound = kg_alloc(g->cell, n * sizeof *bound);
+    double *bound = NULL;
 
-    if (!g->want) {
-        g->want = kg_alloc(g->cell, n * sizeof *g->want);
-        g->terms = kg_alloc(g->cell, n * sizeof *g->terms);
-        kg_oracle_must(g->cell,
-                       kg_oracle_linear_q8_1(g->w.type, g->w.data, g->act.q, g->act.d,
-                                             g->want, g->terms, g->w.in, g->w.out, g->m));
+    need_want(g);
+    if (segments > 1) {
+        bound = kg_alloc(g->cell, n * sizeof *bound);
+        for (size_t i = 0; i < n; i++)
+            bound[i] = kg_oracle_cut_bound(g->w.type, g->w.in, g->sums.terms[i],
+                                           g->sums.range[i], segments);
     }
-    kg_oracle_bound(bound, g->terms, n, terms + segments, terms);
-    kg_check_bound(g->cell, name, y, g->want, bound, n);
+    kg_check_bound(g->cell, name, y, g->sums.y, bound ? bound : g->sums.bound, n);
 }
 
 void kg_gemm_check_near(struct kg_gemm *g, const char *name, const float *y,

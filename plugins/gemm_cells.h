@@ -15,9 +15,10 @@ struct kg_gemm {
     const float *x; /* [m][in] */
     struct kg_q8_1 act;
     struct kg_buf *dw, *dq, *dd, *ds;
-    /* NULL until the first check needs them: the product of the codes with the magnitudes
-       of its terms, and that of the unquantized activations */
-    double *want, *terms, *exact;
+    /* NULL until the first check needs them: the product of the codes, and that of the
+       unquantized activations */
+    struct kg_oracle_sums sums;
+    double *exact;
 };
 
 /* True on a device that must not be given the shapes of the speed tables. */
@@ -55,9 +56,8 @@ const float *kg_gemm_int8(struct kg_gemm *g, const char *arm, struct kg_buf *dw,
 /* Runs stage B (dp4a) on the same codes. */
 const float *kg_gemm_dp4a(struct kg_gemm *g);
 
-/* y against the f64 product of the very codes. A result is the sum of `in / 32` units, at
-   most `segments` parts of which are added separately. The bound is derived in the source.
-   n_tokens: how many of the m tokens y holds. */
+/* y against the f64 product of the very codes. A result is the sum of `in / 32` units, in at
+   most `segments` parts that are added separately. */
 void kg_gemm_check_bound(struct kg_gemm *g, const char *name, const float *y,
                          int segments);
 

@@ -187,10 +187,10 @@ void kg_run_stage_b_on(struct kg_cell *cell, const struct kg_weights *w, int64_t
     const float *got = kg_fetch(dy);
     kg_oracle_must(
         cell, kg_oracle_linear_f32(w->type, w->data, x, exact, NULL, w->in, w->out, m));
-    kg_oracle_must(cell, kg_oracle_linear_q8_1(w->type, w->data, act.q, act.d, want,
-                                               bound, w->in, w->out, m));
-    kg_oracle_bound(bound, bound, (size_t)n_out, kg_oracle_stage_b_ops(w->type, w->in),
-                    (double)w->in);
+    kg_oracle_must(cell, kg_oracle_linear_q8_1(
+                             w->type, w->data, act.q, act.d, &(struct kg_oracle_order){0},
+                             &(struct kg_oracle_sums){want, bound, NULL, NULL}, w->in,
+                             w->out, m));
     kg_check_bound(cell, "bound", got, want, bound, (size_t)n_out);
     if (n_out >= BAND_RESULTS_MIN)
         kg_check_band(cell, "band", got, exact, (size_t)n_out, 1e-3, 3e-2);

@@ -51,7 +51,7 @@ static void run_large_sums(struct kg_cell *cell, const void *row_)
     const float *y = kg_mv_run(&mv, "mmvq", (struct kg_mv_form){0}).y[0];
     const float *wide = kg_mv_run(&mv, "batched", (struct kg_mv_form){.width = 8}).y[0];
 
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
+    kg_mv_check_bound(&mv, "bound", 0, y);
     kg_mv_check_same(&mv, "batched.bits", 0, wide, y, row->m);
 }
 
@@ -71,7 +71,7 @@ static void run_unaligned(struct kg_cell *cell, const void *row_)
 
     for (int r = 0; r < row->m; r++)
         memcpy(want + r * out, all + r * row->out + 1, (size_t)out * sizeof *want);
-    kg_mv_check_bound(&mv, "bound", 0, all, 0);
+    kg_mv_check_bound(&mv, "bound", 0, all);
     for (int width = 1; width <= 2; width++) {
         struct kg_buf *dy = kg_output(cell, "y-part", n * sizeof *want);
         KG_ARM(cell, width == 1 ? "part" : "part-batched", NULL,
@@ -134,7 +134,7 @@ static void run_bench(struct kg_cell *cell, const void *row_)
     float *got = kg_alloc(cell, n * sizeof *got);
     struct kg_mv sampled = mv;
     sampled.want[0] = kg_alloc(cell, n * sizeof *sampled.want[0]);
-    sampled.terms[0] = kg_alloc(cell, n * sizeof *sampled.terms[0]);
+    sampled.bound[0] = kg_alloc(cell, n * sizeof *sampled.bound[0]);
     sampled.w[0].out = SAMPLED_ROWS;
     for (int k = 0; k < SAMPLED_ROWS; k++) {
         int64_t o = (int64_t)k * (BENCH_OUT - 1) / (SAMPLED_ROWS - 1);
@@ -146,10 +146,10 @@ static void run_bench(struct kg_cell *cell, const void *row_)
         for (int r = 0; r < row->m; r++) {
             got[r * SAMPLED_ROWS + k] = y[r * BENCH_OUT + o];
             sampled.want[0][r * SAMPLED_ROWS + k] = one.want[0][r];
-            sampled.terms[0][r * SAMPLED_ROWS + k] = one.terms[0][r];
+            sampled.bound[0][r * SAMPLED_ROWS + k] = one.bound[0][r];
         }
     }
-    kg_mv_check_bound(&sampled, "sampled", 0, got, 0);
+    kg_mv_check_bound(&sampled, "sampled", 0, got);
 }
 
 /* ---- the plan ---- */

@@ -1,6 +1,6 @@
 /*
- * The bound (bound.c): stage_b's order of additions, whatever the form, and one rounding more
- * for a tensor scale other than 1.
+ * The bound (oracle/q8_1.c): stage_b's order of additions, whatever the form, and one rounding
+ * more for a tensor scale other than 1.
  */
 #include "plugins/mmvq_cells.h"
 
@@ -158,49 +158,56 @@ static struct kg_oracle_e4m3_weights e4m3_of(const struct kg_mv *mv, int i)
     };
 }
 
-void kg_mv_need_want(struct kg_mv *mv, int i)
+/* The oracle's product of tensor i in that order, scale included, and its bound. */
+static void product_of(const struct kg_mv *mv, int i, int64_t cut, double *want,
+                       double *bound)
 {
     const struct kg_mv_tensor *w = &mv->w[i];
+    const struct kg_oracle_order order = {.cut = cut};
+    const struct kg_oracle_sums to = {.y = want, .bound = bound};
+    size_t n = results(mv, i);
+
+    if (w->type) {
+        kg_oracle_must(mv->cell,
+                       kg_oracle_linear_q8_1(w->type, w->data, mv->act.q, mv->act.d,
+                                             &order, &to, mv->in, w->out, mv->m));
+    } else {
+        struct kg_oracle_e4m3_weights e4m3 = e4m3_of(mv, i);
+        kg_oracle_e4m3_linear_q8_1(&e4m3, mv->act.q, mv->act.d, want, bound, mv->m);
+    }
+    if (w->scale == 1)
+        return;
+    for (size_t k = 0; k < n; k++)
+        want[k] *= w->scale;
+    kg_oracle_bound_scaled(bound, want, n, w->scale, 1);
+}
+
+void kg_mv_need_want(struct kg_mv *mv, int i)
+{
     size_t n = results(mv, i);
 
     if (mv->want[i])
         return;
     mv->want[i] = kg_alloc(mv->cell, n * sizeof(double));
-    mv->terms[i] = kg_alloc(mv->cell, n * sizeof(double));
-    if (w->type) {
-        kg_oracle_must(mv->cell, kg_oracle_linear_q8_1(
-                                     w->type, w->data, mv->act.q, mv->act.d, mv->want[i],
-                                     mv->terms[i], mv->in, w->out, mv->m));
-    } else {
-        struct kg_oracle_e4m3_weights e4m3 = e4m3_of(mv, i);
-        kg_oracle_e4m3_linear_q8_1(&e4m3, mv->act.q, mv->act.d, mv->want[i], mv->terms[i],
-                                   mv->m);
-    }
-    for (size_t k = 0; k < n; k++) {
-        mv->want[i][k] *= w->scale;
-        mv->terms[i][k] *= fabs((double)w->scale);
-    }
+    mv->bound[i] = kg_alloc(mv->cell, n * sizeof(double));
+    product_of(mv, i, 0, mv->want[i], mv->bound[i]);
 }
 
-static double ops_of(const struct kg_mv *mv, int i)
+void kg_mv_check_bound(struct kg_mv *mv, const char *name, int i, const float *y)
 {
-    double scaling = mv->w[i].scale == 1 ? 0 : 1;
-
-    if (mv->w[i].type)
-        return kg_oracle_stage_b_ops(mv->w[i].type, mv->in) + scaling;
-    struct kg_oracle_e4m3_weights e4m3 = e4m3_of(mv, i);
-    return kg_oracle_e4m3_ops(&e4m3) + scaling;
+    kg_mv_need_want(mv, i);
+    kg_check_bound(mv->cell, name, y, mv->want[i], mv->bound[i], results(mv, i));
 }
 
-void kg_mv_check_bound(struct kg_mv *mv, const char *name, int i, const float *y,
-                       int extra)
+void kg_mv_check_bound_cut(struct kg_mv *mv, const char *name, int i, const float *y,
+                           int64_t first_units)
 {
     size_t n = results(mv, i);
+    double *want = kg_alloc(mv->cell, n * sizeof *want);
     double *bound = kg_alloc(mv->cell, n * sizeof *bound);
 
-    kg_mv_need_want(mv, i);
-    kg_oracle_bound(bound, mv->terms[i], n, ops_of(mv, i) + extra, (double)mv->in);
-    kg_check_bound(mv->cell, name, y, mv->want[i], bound, n);
+    product_of(mv, i, first_units, want, bound);
+    kg_check_bound(mv->cell, name, y, want, bound, n);
 }
 
 void kg_mv_check_same(struct kg_mv *mv, const char *name, int i, const float *y,

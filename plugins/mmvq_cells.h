@@ -26,9 +26,9 @@ struct kg_mv {
     struct kg_buf *dw[KG_MMVQ_TENSORS], *dscales[KG_MMVQ_TENSORS];
     struct kg_buf *dplanes[KG_MMVQ_TENSORS]; /* NULL until the layout is used */
     struct kg_buf *dq, *dd, *ds;             /* ds: NULL where the type has no minimum */
-    /* f64 products of the codes, scale included, and magnitudes of their terms; NULL until
-       a check needs them */
-    double *want[KG_MMVQ_TENSORS], *terms[KG_MMVQ_TENSORS];
+    /* f64 products of the codes, scale included, and their bounds; NULL until a check needs
+       them */
+    double *want[KG_MMVQ_TENSORS], *bound[KG_MMVQ_TENSORS];
 };
 
 /* Which of the tensors and rows of q a launch takes, and in which form. Zeros mean: all that
@@ -60,13 +60,17 @@ struct kg_buf *kg_mv_planes(struct kg_mv *mv, int i);
 /* What launches of tensors first .. first+n-1 with m rows of q move and compute. */
 struct kg_cost kg_mv_cost(const struct kg_mv *mv, int first, int n, int64_t m);
 
-/* Sees to want[i] and terms[i]. */
+/* Sees to want[i] and bound[i]. */
 void kg_mv_need_want(struct kg_mv *mv, int i);
 
-/* y of tensor i and all m rows against the f64 product of the codes. `extra`: roundings
-   beyond those of one sum in the common order. */
-void kg_mv_check_bound(struct kg_mv *mv, const char *name, int i, const float *y,
-                       int extra);
+/* y of tensor i and all m rows against the f64 product of the codes, added in the common
+   order. */
+void kg_mv_check_bound(struct kg_mv *mv, const char *name, int i, const float *y);
+
+/* The same for k in two parts, the first of so many units of 32 (a multiple of 32); 0: in
+   one. */
+void kg_mv_check_bound_cut(struct kg_mv *mv, const char *name, int i, const float *y,
+                           int64_t first_units);
 
 /* n rows of results of tensor i that may not differ by a bit. */
 void kg_mv_check_same(struct kg_mv *mv, const char *name, int i, const float *y,

@@ -16,8 +16,8 @@ void kg_mv_single(struct kg_cell *cell, const struct kg_mv_tensor *w, int64_t m,
     const float *y = kg_mv_run(&mv, "mmvq", (struct kg_mv_form){0}).y[0];
     const float *dp4a = kg_mv_dp4a(&mv, 0);
 
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
-    kg_mv_check_bound(&mv, "dp4a.bound", 0, dp4a, 0);
+    kg_mv_check_bound(&mv, "bound", 0, y);
+    kg_mv_check_bound(&mv, "dp4a.bound", 0, dp4a);
     kg_mv_check_near(&mv, "dp4a", 0, y, dp4a, 1e-3);
     kg_mv_check_same(&mv, "dp4a.bits", 0, y, dp4a, m);
 }
@@ -32,8 +32,8 @@ void kg_mv_batched(struct kg_cell *cell, const struct kg_mv_tensor *w, int scale
     const float *y = kg_mv_run(&mv, "batched", form).y[0];
 
     kg_param_i(cell, "width", width);
-    kg_mv_check_bound(&mv, "one.bound", 0, one, 0);
-    kg_mv_check_bound(&mv, "bound", 0, y, 0);
+    kg_mv_check_bound(&mv, "one.bound", 0, one);
+    kg_mv_check_bound(&mv, "bound", 0, y);
     kg_mv_check_near(&mv, "near", 0, y, one, 1e-3);
     kg_mv_check_same(&mv, "bits", 0, y, one, m);
     if (w->type)
@@ -71,7 +71,7 @@ void kg_mv_law(struct kg_cell *cell, const struct kg_mv_tensor *w, int scale_kin
         snprintf(name, sizeof name, "m%d.w%d", ROWS, width);
         kg_mv_check_same(&mv, name, 0, kg_mv_run(&mv, name, form).y[0], alone, ROWS);
     }
-    kg_mv_check_bound(&mv, "bound", 0, alone, 0);
+    kg_mv_check_bound(&mv, "bound", 0, alone);
 }
 
 void kg_mv_fused(struct kg_cell *cell, const struct kg_mv_tensor *w, int n,
@@ -98,7 +98,7 @@ void kg_mv_fused(struct kg_cell *cell, const struct kg_mv_tensor *w, int n,
             snprintf(name, sizeof name, "bits%d.w%d", i, widths[k]);
             kg_mv_check_same(&mv, name, i, all.y[i], one[i].y[i], m);
             snprintf(name, sizeof name, "bound%d.w%d", i, widths[k]);
-            kg_mv_check_bound(&mv, name, i, all.y[i], 0);
+            kg_mv_check_bound(&mv, name, i, all.y[i]);
         }
     }
 }

@@ -4,14 +4,15 @@
  * A code is a multiple of 2^-9 of at most 448, so 2^9 times it is an integer below 2^18, and
  * the dot of 32 with int8 codes one below 2^30: integers hold it exactly.
  *
- * Roundings on a unit's way (bound.c has the bound that follows): the dot to f32, d * dot,
- * the fma into the lane's accumulator and those of the lane's later units, 5 additions of
- * the butterfly, and the row's scale.
+ * The bound (running.c): a unit's term is rounded twice, the dot to f32 and d * dot, before
+ * fma adds it to its lane's accumulator; a butterfly joins the lanes, and the row's scale
+ * multiplies the sum with one rounding more.
  */
 #include <math.h>
 #include <string.h>
 
 #include "plugins/oracle/dsv4.h"
+#include "plugins/oracle/fold.h"
 #include "plugins/oracle/grouped.h"
 #include "plugins/oracle/mmvq.h"
 
@@ -20,15 +21,30 @@ static bool is_nan(uint8_t code)
     return (code & 0x7f) == 0x7f;
 }
 
-double kg_oracle_e4m3_ops(const struct kg_oracle_e4m3_weights *w)
+/* Row `codes` of output o against q [units][32] with scales d. */
+static struct kg_fold product(const struct kg_oracle_e4m3_weights *w, int64_t o,
+                              const int32_t value[256], const int8_t *q, const float *d)
 {
-    return 2 + (double)((w->in + 1023) / 1024) + 5 + (w->row_scales ? 1 : 0);
+    struct kg_fold lanes[KG_FOLD_LANES] = {
+        {0, 0}
+    };
+    const uint8_t *row = w->codes + o * w->in;
+    const float *scales =
+        w->block_scales ? w->block_scales + o / 128 * ((w->in + 127) / 128) : NULL;
+
+    for (int64_t u = 0; u < w->in / 32; u++) {
+        double scale = scales ? 0x1p-9 * scales[u / 4] : 0x1p-9;
+        int32_t dot = 0;
+        for (int j = 0; j < 32; j++)
+            dot += value[row[32 * u + j]] * q[32 * u + j];
+        kg_fold_add(&lanes[u % KG_FOLD_LANES], d[u] * (scale * dot), 2);
+    }
+    return kg_fold_lanes(lanes);
 }
 
 void kg_oracle_e4m3_linear_q8_1(const struct kg_oracle_e4m3_weights *w, const int8_t *q,
-                                const float *d, double *y, double *terms, int64_t m)
+                                const float *d, double *y, double *bound, int64_t m)
 {
-    int64_t units = w->in / 32, scale_cols = (w->in + 127) / 128;
     int32_t value[256];
 
     for (int code = 0; code < 256; code++)
@@ -37,33 +53,20 @@ void kg_oracle_e4m3_linear_q8_1(const struct kg_oracle_e4m3_weights *w, const in
 
 #pragma omp parallel for schedule(static)
     for (int64_t o = 0; o < w->out; o++) {
-        const uint8_t *row = w->codes + o * w->in;
-        double row_scale = w->row_scales ? w->row_scales[o] : 1;
         bool nan = false;
 
         for (int64_t k = 0; k < w->in; k++)
-            nan = nan || is_nan(row[k]);
-        for (int64_t r = 0; r < m; r++)
-            y[r * w->out + o] = terms[r * w->out + o] = 0;
-        for (int64_t u = 0; u < units; u++) {
-            int32_t values[32];
-            double scale = row_scale * 0x1p-9;
-            if (w->block_scales)
-                scale *= w->block_scales[o / 128 * scale_cols + u / 4];
-            for (int j = 0; j < 32; j++)
-                values[j] = value[row[32 * u + j]];
-            for (int64_t r = 0; r < m; r++) {
-                const int8_t *codes = q + r * w->in + 32 * u;
-                int32_t dot = 0;
-                for (int j = 0; j < 32; j++)
-                    dot += values[j] * codes[j];
-                double term = d[r * units + u] * (scale * dot);
-                y[r * w->out + o] += term;
-                terms[r * w->out + o] += fabs(term);
-            }
+            nan = nan || is_nan(w->codes[o * w->in + k]);
+        for (int64_t r = 0; r < m; r++) {
+            int64_t at = r * w->out + o;
+            struct kg_fold f = product(w, o, value, q + r * w->in, d + r * (w->in / 32));
+            double scale = w->row_scales ? w->row_scales[o] : 1;
+            y[at] = f.sum * scale;
+            bound[at] = KG_FOLD_OWN * f.err + (double)w->in / 32 * 0x1p-148;
+            kg_oracle_bound_scaled(&bound[at], &y[at], 1, scale, w->row_scales ? 1 : 0);
+            if (nan)
+                y[at] = NAN;
         }
-        for (int64_t r = 0; nan && r < m; r++)
-            y[r * w->out + o] = NAN;
     }
 }
 

@@ -17,13 +17,10 @@ struct kg_oracle_e4m3_weights {
 /*
  * y = sum over units u of 32 of (d[u] * a) * dot, times the row's scale; dot is an exact integer
  * multiple of 2^-9, a the block's scale. NaN where the row has a code of that meaning.
- * terms: the same sum of magnitudes of whole units, because inside one nothing is rounded.
+ * bound: what a kernel that adds in mmvq.h's order may be off by.
  */
 void kg_oracle_e4m3_linear_q8_1(const struct kg_oracle_e4m3_weights *w, const int8_t *q,
-                                const float *d, double *y, double *terms, int64_t m);
-
-/* Roundings of the largest number that a unit passes: mmvq.h's order. */
-double kg_oracle_e4m3_ops(const struct kg_oracle_e4m3_weights *w);
+                                const float *d, double *y, double *bound, int64_t m);
 
 /* blk_dequant_q8_0 of kgate/ops/fp8.h, in the f32 operations that it names. */
 void kg_oracle_e4m3_to_q8_0(const uint8_t *codes, const float *scales, uint8_t *q8,

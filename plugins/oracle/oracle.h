@@ -86,18 +86,37 @@ int kg_oracle_linear_f32(const struct kg_oracle_type *type, const void *w, const
 void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
                     int64_t cols);
 
+/* In which order the terms of an integer product are added. */
+struct kg_oracle_order {
+    bool chain;  /* units ascending into one accumulator, as the int8 GEMM does; else
+                         stage B's: unit u to lane u % 32, then a butterfly */
+    int64_t cut; /* stage B in two parts, the first of so many units (a multiple of 32);
+                         0: in one */
+};
+
+/* Where a product goes, all [m][out]. The last two are a chain's, and may be NULL: the sum
+   of its terms' magnitudes, and its largest prefix sum less its smallest (0 is one). */
+struct kg_oracle_sums {
+    double *y, *bound, *terms, *range;
+};
+
 /*
- * Stage B in f64 from q8_1 codes and scales (the sums follow from both):
+ * Integer products in f64 from q8_1 codes and scales (the sums follow from both):
  *   y = sum over groups g of d * (scale[g] * sum(code * q) - min[g] * sum(q))
- * terms adds the magnitudes of the two parts of each group, because those are what the
- * kernel rounds; inside a group its integers are exact. Weights are not rounded to f32.
- * The type must have a splitter. in: a multiple of 32 and of the block.
+ * and what a kernel that adds in that order may be off by (derived in q8_1.c). Weights are
+ * not rounded to f32. The type must have a splitter. in: a multiple of 32 and of the block.
  */
 int kg_oracle_linear_q8_1(const struct kg_oracle_type *type, const void *w,
-                          const int8_t *q, const float *d, double *y, double *terms,
-                          int64_t in, int64_t out, int64_t m);
+                          const int8_t *q, const float *d,
+                          const struct kg_oracle_order *order,
+                          const struct kg_oracle_sums *to, int64_t in, int64_t out,
+                          int64_t m);
+/* The bound of a chain that is cut into at most so many parts, wherever, added in their
+   order. */
+double kg_oracle_cut_bound(const struct kg_oracle_type *type, int64_t in, double terms,
+                           double range, int64_t segments);
 
-/* ---- bounds: bound.c has the derivations ---- */
+/* ---- bounds: running.c and bound.c have the derivations ---- */
 
 /* What stage A of f32 activations x [m][in] may be off by, bound [m][out], from its partial
    sums: running.c. The type is a plain one or has a splitter. */
@@ -109,13 +128,14 @@ int kg_oracle_chain_bound(const struct kg_oracle_type *type, const void *w,
                           const float *x, double *bound, int64_t in, int64_t out,
                           int64_t m, int64_t unit);
 
-/* Roundings that the largest number of them any one term passes through. */
-double kg_oracle_stage_b_ops(const struct kg_oracle_type *type, int64_t in);
-
 /* bound[i] = ops*u / (1 - ops*u) * terms[i] + 2 * n_terms * 2^-149, u = 2^-24; n_terms is
    the number of terms of one output, and the last part covers results below the normal
    range. */
 void kg_oracle_bound(double *bound, const double *terms, size_t count, double ops,
                      double n_terms);
+/* bound[i] becomes that of the sum y[i] multiplied by `scale`, which the kernel does with
+   `roundings` roundings; y[i] is the product already. */
+void kg_oracle_bound_scaled(double *bound, const double *y, size_t count, double scale,
+                            int roundings);
 
 #endif

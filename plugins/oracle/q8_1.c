@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugins/oracle/fold.h"
 #include "plugins/oracle/split.h"
 
 /* x * id rounded to the nearest integer, ties to even, kept in an int8. The product is
@@ -30,7 +31,7 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
         float amax = 0;
         int sum = 0;
 
-        for (int j = 0; j < 32; j++)
+        for (int j = 0; j < 32; j++) /* a NaN is above all and stays */
             if (!(fabsf(x[32 * b + j]) <= amax) && amax == amax) /* a NaN stays */
                 amax = fabsf(x[32 * b + j]);
         float scale = amax / 127.0f;
@@ -44,57 +45,138 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
     }
 }
 
-struct sums {
-    double y;
-    double terms;
+/* ---- stage B ---- */
+
+/*
+ * The error of a sum of integer products, from its partial sums (running.c). A unit of 32
+ * weights adds one term per scale group (1, or 2 where 16 elements share a scale), then one
+ * for its minimum if the type has one. Integer dot products are exact, and so are the
+ * weight's scales and minima in f32. A term is rounded once before fma adds it: d * dot or
+ * a * dot, or the sum s = d * sum(q) that the activation carries.
+ *
+ * Where a chain is cut at places that are not known, into `segments` parts that are added in
+ * their order, every partial sum is a difference of two prefix sums, so at most R, the
+ * largest prefix less the smallest. With N = terms + segments additions:
+ *
+ *   E <= u (sum |term| + N (R + E)),  hence  E <= u (sum |term| + N R) / (1 - N u)
+ *
+ * Not covered: activations whose own scale d is subnormal, because that error would be
+ * multiplied by the weight's scale. No cell runs integer products there.
+ */
+struct state {
+    struct kg_fold lanes[KG_FOLD_LANES]; /* a chain has one */
+    struct kg_fold first;                /* of two parts */
+    double terms, low, high;             /* sum of magnitudes; prefix sums' range */
 };
+
+static void add_term(struct state *s, const struct kg_oracle_order *order, int64_t unit,
+                     double term)
+{
+    struct kg_fold *lane = &s->lanes[order->chain ? 0 : unit % KG_FOLD_LANES];
+
+    kg_fold_add(lane, term, 1);
+    if (order->chain) {
+        s->terms += fabs(term);
+        s->low = lane->sum < s->low ? lane->sum : s->low;
+        s->high = lane->sum > s->high ? lane->sum : s->high;
+    }
+}
 
 /* One block of weights against the q8_1 blocks that it covers. The 16-groups of a scale
    are joined first, as the kernel's integers are. */
-static void add_block(struct sums *sums, const struct kg_oracle_type *type,
-                      const struct kg_oracle_split *part, int block, const int8_t *q,
-                      const float *d)
+static void add_block(struct state *s, const struct kg_oracle_order *order,
+                      const struct kg_oracle_type *type,
+                      const struct kg_oracle_split *part, int block, int64_t unit,
+                      const int8_t *q, const float *d)
 {
     int step = type->group;
 
     for (int i0 = 0; i0 < block; i0 += step) {
         double scale = part->scale[i0 / 16], min = part->min[i0 / 16];
         int dot = 0, sum = 0;
+        if (!order->chain && i0 % 32 == 0 && unit + i0 / 32 == order->cut) {
+            s->first = kg_fold_lanes(s->lanes);
+            memset(s->lanes, 0, sizeof s->lanes);
+        }
         for (int i = i0; i < i0 + step; i++) {
             dot += part->code[i] * q[i];
             sum += q[i];
         }
-        double product = d[i0 / 32] * (scale * dot);
-        double offset = d[i0 / 32] * (min * sum);
-        sums->y += product - offset;
-        sums->terms += fabs(product) + fabs(offset);
+        add_term(s, order, unit + i0 / 32, d[i0 / 32] * (scale * dot));
+        if (type->has_min)
+            add_term(s, order, unit + i0 / 32, -d[i0 / 32] * (min * sum));
     }
 }
 
-int kg_oracle_linear_q8_1(const struct kg_oracle_type *type, const void *w,
-                          const int8_t *q, const float *d, double *y, double *terms,
-                          int64_t in, int64_t out, int64_t m)
+static struct kg_fold result_of(struct state *s, const struct kg_oracle_order *order)
 {
-    const struct kg_type_info *info = kg_type_info(type->type);
-    int64_t blocks = in / info->block;
+    struct kg_fold all = order->chain ? s->lanes[0] : kg_fold_lanes(s->lanes);
 
-#pragma omp parallel for schedule(static)
-    for (int64_t o = 0; o < out; o++) {
-        const uint8_t *row = (const uint8_t *)w + o * blocks * info->bytes;
-        for (int64_t r = 0; r < m; r++)
-            y[r * out + o] = terms[r * out + o] = 0;
-        for (int64_t b = 0; b < blocks; b++) {
-            struct kg_oracle_split part;
-            type->split(row + b * info->bytes, &part);
+    if (order->cut > 0) {
+        kg_fold_join(&s->first, &all);
+        all = s->first;
+    }
+    return all;
+}
+
+static double terms_of(const struct kg_oracle_type *type, int64_t in)
+{
+    return (double)(in / 32 * (32 / type->group + (type->has_min ? 1 : 0)));
+}
+
+double kg_oracle_cut_bound(const struct kg_oracle_type *type, int64_t in, double terms,
+                           double range, int64_t segments)
+{
+    double n = terms_of(type, in) + (double)segments;
+
+    return KG_FOLD_OWN * KG_FOLD_U * (terms + n * range) / (1 - n * KG_FOLD_U) +
+           2 * n * 0x1p-149;
+}
+
+int kg_oracle_linear_q8_1(const struct kg_oracle_type *type, const void *w,
+                          const int8_t *q, const float *d,
+                          const struct kg_oracle_order *order,
+                          const struct kg_oracle_sums *to, int64_t in, int64_t out,
+                          int64_t m)
+{
+    const double tiny = 2 * terms_of(type, in) * 0x1p-149;
+    const struct kg_type_info *info = kg_type_info(type->type);
+    int64_t blocks = in / info->block, units = info->block / 32;
+    int rc = KG_OK;
+
+#pragma omp parallel
+    {
+        struct state *state = malloc(((size_t)m + 1) * sizeof *state);
+        if (!state) {
+#pragma omp atomic write
+            rc = KG_E_MEMORY;
+        }
+#pragma omp for schedule(static)
+        for (int64_t o = 0; o < out; o++) {
+            const uint8_t *row = (const uint8_t *)w + o * blocks * info->bytes;
+            if (!state)
+                continue;
+            memset(state, 0, (size_t)m * sizeof *state);
+            for (int64_t b = 0; b < blocks; b++) {
+                struct kg_oracle_split part;
+                type->split(row + b * info->bytes, &part);
+                for (int64_t r = 0; r < m; r++) {
+                    int64_t at = b * info->block;
+                    add_block(&state[r], order, type, &part, info->block, b * units,
+                              q + r * in + at, d + (r * in + at) / 32);
+                }
+            }
             for (int64_t r = 0; r < m; r++) {
-                int64_t at = b * info->block;
-                struct sums sums = {y[r * out + o], terms[r * out + o]};
-                add_block(&sums, type, &part, info->block, q + r * in + at,
-                          d + (r * in + at) / 32);
-                y[r * out + o] = sums.y;
-                terms[r * out + o] = sums.terms;
+                struct kg_fold all = result_of(&state[r], order);
+                to->y[r * out + o] = all.sum;
+                to->bound[r * out + o] = KG_FOLD_OWN * all.err + tiny;
+                if (to->terms)
+                    to->terms[r * out + o] = state[r].terms;
+                if (to->range)
+                    to->range[r * out + o] = state[r].high - state[r].low;
             }
         }
+        free(state);
     }
-    return KG_OK;
+    return rc;
 }

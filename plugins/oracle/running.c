@@ -10,27 +10,29 @@
  * This is the running error analysis of Higham (Accuracy and Stability of Numerical
  * Algorithms, section 3.3), with the partial sums of f64 in place of the computed ones. No
  * sign is assumed. For terms of mixed signs partial sums grow with the root of their
- * number, so the bound is far below ops * u * sum |term| of bound.c, which has every
- * partial sum as large as the sum of all magnitudes.
+ * number, so the bound is far below ops * u * sum |term|, which takes every partial sum for
+ * the sum of all magnitudes.
  *
- * The order is that of bound.c's stage A, with `unit` consecutive elements (32 of a block
- * type, 1 of a plain one, 4 for the router) in place of 32: lane l takes the units l, l + 32,
- * ... one after the other into one accumulator, element by element; a butterfly joins the
- * lanes.
+ * A term that was rounded r times before it is added brings r u |t_k| besides.
+ *
+ * Order of the f32 products: lane l takes the units of `unit` consecutive elements (32 of a
+ * block type, 1 of a plain one, 4 for the router) l, l + 32, ... one after the other into
+ * one accumulator, element by element; a butterfly of 5 additions joins the lanes. A product
+ * and its addition are one rounding, and the weight is the oracle's f32 weight to the bit
+ * (cells `dequant` see to that). q8_1.c has the integer products.
  *
  * f64 rounds the oracle's own sums, by n 2^-53 sum |term| at most; sum |term| <= 2 sum |S_k|,
- * so for n < 2^17 that is below 2^-12 of the bound, which OWN covers. Below the normal range
- * a rounding is off by 2^-150: 2^-149 for each term, as in bound.c.
+ * so for n < 2^17 that is below 2^-12 of the bound, which KG_FOLD_OWN covers. Exponents: where
+ * a result leaves the normal range, a rounding is off by up to 2^-150 whatever the size of
+ * the term; 2^-149 is added twice for every term.
  */
 #include <math.h>
 #include <stdlib.h>
 
+#include "plugins/oracle/fold.h"
 #include "plugins/oracle/oracle.h"
 
-#define U 0x1p-24
-#define OWN (1 + 0x1p-12)
-
-enum { LANES = 32 };
+enum { LANES = KG_FOLD_LANES };
 
 /* [in] to [step][lane]: element `at` of lane l's units in their turn. */
 static void by_lanes(const float *from, double *to, int64_t in, int64_t unit)
@@ -46,31 +48,28 @@ struct lanes {
     double sum[LANES], err[LANES];
 };
 
-/* One step of the first n lanes. */
+/* One step of the first n lanes: kg_fold_add without roundings before it. */
 static inline void advance(struct lanes *at, const double *w, const double *x, int n)
 {
     for (int l = 0; l < n; l++) {
         at->sum[l] += w[l] * x[l];
-        at->err[l] += U * (fabs(at->sum[l]) + at->err[l]);
+        at->err[l] += KG_FOLD_U * (fabs(at->sum[l]) + at->err[l]);
     }
 }
 
 static double bound_of(const double *w, const double *x, int64_t in, int64_t unit)
 {
     struct lanes at = {{0}, {0}};
+    struct kg_fold lanes[LANES];
     int64_t units = in / unit, full = units / LANES * unit;
 
     for (int64_t i = 0; i < full; i++)
         advance(&at, w + i * LANES, x + i * LANES, LANES);
     for (int64_t i = full; i < full + (units % LANES ? unit : 0); i++)
         advance(&at, w + i * LANES, x + i * LANES, (int)(units % LANES));
-    for (int distance = LANES / 2; distance > 0; distance /= 2)
-        for (int l = 0; l < distance; l++) {
-            double err = at.err[l] + at.err[l + distance];
-            at.sum[l] += at.sum[l + distance];
-            at.err[l] = err + U * (fabs(at.sum[l]) + err);
-        }
-    return OWN * at.err[0] + 2 * (double)in * 0x1p-149;
+    for (int l = 0; l < LANES; l++)
+        lanes[l] = (struct kg_fold){at.sum[l], at.err[l]};
+    return KG_FOLD_OWN * kg_fold_lanes(lanes).err + 2 * (double)in * 0x1p-149;
 }
 
 /* Row o of w against all rows of x. */
