@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kgate/status.h"
+#include "plugins/oracle/fold.h"
 
 enum { PARTS = 128, ACT_BLOCK = 128 };
 
@@ -151,40 +152,77 @@ int kg_oracle_dsv4_mirror(const struct kg_dsv4_weights *w, const uint8_t *codes,
     return failed ? KG_E_MEMORY : KG_OK;
 }
 
+/*
+ * A group's sum of products and its error. A product is exact, and a multiple of 2^-9 * 2^-1;
+ * so is every partial sum, and f32 holds those up to 2^14 exactly. The larger ones are rounded.
+ */
+static struct kg_fold group_sum(const float *x, const double *row, int64_t group)
+{
+    struct kg_fold f = {0, 0};
+
+    for (int64_t i = 0; i < group; i++) {
+        f.sum += (double)x[i] * row[i];
+        if (fabs(f.sum) + f.err > 0x1p14)
+            f.err += KG_FOLD_U * (fabs(f.sum) + f.err);
+    }
+    return f;
+}
+
+static struct kg_fold halving_fold(struct kg_fold part[PARTS])
+{
+    for (int h = PARTS / 2; h > 0; h /= 2)
+        for (int t = 0; t < h; t++)
+            kg_fold_join(&part[t], &part[t + h]);
+    return part[0];
+}
+
 int kg_oracle_dsv4_f64(const struct kg_dsv4_weights *w, const uint8_t *codes,
-                       const float *scales, double *y, double *terms, int64_t m)
+                       const float *scales, double *y, double *bound, double *terms,
+                       int64_t m)
 {
     int64_t groups = w->k / w->group, blocks = w->k / ACT_BLOCK;
     float *x = decode_codes(codes, m * w->k);
+    bool failed = !x;
 
-    if (!x)
-        return KG_E_MEMORY;
-#pragma omp parallel for
-    for (int64_t o = 0; o < w->n; o++)
-        for (int64_t r = 0; r < m; r++) {
-            double sum = 0, magnitude = 0;
-            for (int64_t j = 0; j < groups; j++) {
-                double scale = (double)weight_scale(w, o, j) *
-                               (double)scales[r * blocks + j * w->group / ACT_BLOCK];
-                for (int64_t i = j * w->group; i < (j + 1) * w->group; i++) {
-                    double p =
-                        (double)x[r * w->k + i] * kg_oracle_e2m1(nibble(w, o, i)) * scale;
-                    sum += p;
-                    magnitude += fabs(p);
-                }
-            }
-            y[r * w->n + o] = sum;
-            terms[r * w->n + o] = magnitude;
+#pragma omp parallel for if (!failed)
+    for (int64_t o = 0; o < w->n; o++) {
+        double *row = failed ? NULL : malloc((size_t)w->k * sizeof *row);
+        if (!row) {
+#pragma omp atomic write
+            failed = true;
+            continue;
         }
+        for (int64_t i = 0; i < w->k; i++)
+            row[i] = kg_oracle_e2m1(nibble(w, o, i));
+        for (int64_t r = 0; r < m; r++) {
+            struct kg_fold part[PARTS] = {
+                {0, 0}
+            };
+            double magnitude = 0;
+            for (int64_t j = 0; j < groups; j++) {
+                const double scale = (double)weight_scale(w, o, j) *
+                                     scales[r * blocks + j * w->group / ACT_BLOCK];
+                struct kg_fold term =
+                    group_sum(x + r * w->k + j * w->group, row + j * w->group, w->group);
+                term.sum *= scale;
+                term.err *= fabs(scale);
+                term.err += KG_FOLD_U * (fabs(term.sum) + term.err);
+                if (j < PARTS)
+                    part[j] = term; /* added to 0 */
+                else
+                    kg_fold_join(&part[j % PARTS], &term);
+                magnitude += fabs(term.sum);
+            }
+            const struct kg_fold all = halving_fold(part);
+            y[r * w->n + o] = all.sum;
+            bound[r * w->n + o] = KG_FOLD_OWN * all.err;
+            if (terms)
+                terms[r * w->n + o] = magnitude;
+        }
+        free(row);
+    }
     free(x);
-    return KG_OK;
-}
-
-double kg_oracle_dsv4_ops(const struct kg_dsv4_weights *w)
-{
-    int64_t groups = w->k / w->group;
-
-    return w->group - 1 + (double)((groups + PARTS - 1) / PARTS) + 7;
+    return failed ? KG_E_MEMORY : KG_OK;
 }
 
 void kg_oracle_dsv4_swiglu(const double *gate, const double *up, double limit, double *h,

@@ -32,14 +32,13 @@ void kg_oracle_dsv4_act_quant(const float *x, uint8_t *codes, float *scales, int
 int kg_oracle_dsv4_mirror(const struct kg_dsv4_weights *w, const uint8_t *codes,
                           const float *scales, float *y, int64_t m);
 
-/* The same product in f64: y, and the sums of the magnitudes of its terms. */
+/* The same product in f64: y; what that order of additions may be off by, from its partial
+   sums (running.c); and, unless NULL, the sums of the magnitudes of term_j. A term is
+   rounded once: s * scale, rounded in the mirror, is exact where no result leaves f32's
+   range. */
 int kg_oracle_dsv4_f64(const struct kg_dsv4_weights *w, const uint8_t *codes,
-                       const float *scales, double *y, double *terms, int64_t m);
-
-/* Roundings on the way of a product: group - 1 additions (the first, to 0, is exact), the
-   multiplication by the scale, the groups of a partial sum less the first, and 7 levels of
-   the tree. s * scale, rounded in the mirror, is exact where no result leaves f32's range. */
-double kg_oracle_dsv4_ops(const struct kg_dsv4_weights *w);
+                       const float *scales, double *y, double *bound, double *terms,
+                       int64_t m);
 
 /* h [count] in f64 from gate and up: the definition of kg_dsv4_ops.swiglu without row
    weights. */

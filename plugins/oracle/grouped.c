@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MMA_K = 16, MMA_STEPS = 18 };
+enum { MMA_K = 16, MMA_STEPS = 18, NO_BITS = 1000 };
 
 double kg_oracle_from_half(uint16_t bits)
 {
@@ -36,6 +36,56 @@ uint16_t kg_oracle_to_half(double value)
     return sign | (uint16_t)(((step + 24) << 10) + (int)units);
 }
 
+/* Exponent of the lowest bit that is set; NO_BITS for 0. */
+static int lowest_bit(uint16_t half)
+{
+    int exponent = half >> 10 & 31, mantissa = half & 1023;
+
+    if (exponent > 0)
+        mantissa |= 1024;
+    return mantissa ? __builtin_ctz((unsigned)mantissa) + (exponent ? exponent : 1) - 25
+                    : NO_BITS;
+}
+
+static int lowest_of(const uint16_t *halves, int64_t n)
+{
+    int lowest = NO_BITS;
+
+    for (int64_t i = 0; i < n; i++) {
+        int bit = lowest_bit(halves[i]);
+        lowest = bit < lowest ? bit : lowest;
+    }
+    return lowest;
+}
+
+struct chain {
+    double sum, err;
+};
+
+/* One mma: 16 products, all multiples of 2^quantum. */
+static inline void advance(struct chain *c, const float *w, const float *x, int quantum)
+{
+    double part[4] = {0}, size[4] = {0};
+
+    for (int i = 0; i < MMA_K; i++) {
+        double term = (double)w[i] * (double)x[i];
+        part[i % 4] += term;
+        size[i % 4] += fabs(term);
+    }
+    double largest = fabs(c->sum) + c->err + (size[0] + size[1]) + (size[2] + size[3]);
+    int unit = largest > 0 ? ilogb(largest) - 23 : quantum;
+    c->sum += (part[0] + part[1]) + (part[2] + part[3]);
+    if (unit > quantum)
+        c->err += MMA_STEPS * ldexp(1, unit);
+}
+
+static void finish(const struct chain *c, double scale, double *y, double *bound)
+{
+    *y = c->sum * scale;
+    *bound = c->err * fabs(scale);
+    *bound += 0x1p-24 * (fabs(*y) + *bound);
+}
+
 void kg_oracle_grouped_at(const struct kg_oracle_grouped *g, int64_t pair, int64_t group,
                           int64_t o, double *y, double *bound)
 {
@@ -43,39 +93,21 @@ void kg_oracle_grouped_at(const struct kg_oracle_grouped *g, int64_t pair, int64
     int64_t row = g->rows ? g->rows[pair] : pair;
     const uint16_t *w = g->w + expert * g->expert_stride + o * g->in;
     const uint16_t *x = g->x + row * g->in;
-    double scale = g->scale ? g->scale[pair] : 1, sum = 0, largest = 0;
+    const int quantum = lowest_of(w, g->in) + lowest_of(x, g->in);
+    struct chain c = {0, 0};
 
-    for (int64_t k = 0; k < g->in; k++) {
-        double term = kg_oracle_from_half(w[k]) * kg_oracle_from_half(x[k]);
-        if (k % MMA_K == 0)
-            largest += fabs(sum);
-        largest += fabs(term);
-        sum += term;
+    for (int64_t k = 0; k < g->in; k += MMA_K) {
+        float wf[MMA_K] = {0}, xf[MMA_K] = {0};
+        for (int64_t i = 0; i < MMA_K && k + i < g->in; i++) {
+            wf[i] = (float)kg_oracle_from_half(w[k + i]);
+            xf[i] = (float)kg_oracle_from_half(x[k + i]);
+        }
+        advance(&c, wf, xf, quantum);
     }
-    *y = sum * scale;
-    *bound = 1.01 * MMA_STEPS * 0x1p-23 * largest * fabs(scale) + 0x1p-24 * fabs(*y);
+    finish(&c, g->scale ? g->scale[pair] : 1, y, bound);
 }
 
 static float table[65536];
-
-static void chain(const float *w, const float *x, int64_t in, double *sum_,
-                  double *largest_)
-{
-    double sum = 0, largest = 0;
-
-    for (int64_t k = 0; k < in; k += MMA_K) {
-        double part[4] = {0}, size[4] = {0};
-        for (int i = 0; i < MMA_K; i++) {
-            double term = (double)w[k + i] * (double)x[k + i];
-            part[i % 4] += term;
-            size[i % 4] += fabs(term);
-        }
-        largest += fabs(sum) + (size[0] + size[1]) + (size[2] + size[3]);
-        sum += (part[0] + part[1]) + (part[2] + part[3]);
-    }
-    *sum_ = sum;
-    *largest_ = largest;
-}
 
 void kg_oracle_grouped_all(const struct kg_oracle_grouped *g, double *y, double *bound)
 {
@@ -97,15 +129,17 @@ void kg_oracle_grouped_all(const struct kg_oracle_grouped *g, double *y, double 
             }
             for (int64_t k = 0; k < g->in; k++)
                 wf[k] = table[w[o * g->in + k]];
+            int w_bits = lowest_of(w + o * g->in, g->in);
             for (int64_t p = first; p < end; p++) {
-                int64_t row = g->rows ? g->rows[p] : p, i = p * g->out + o;
-                double scale = g->scale ? g->scale[p] : 1, sum, largest;
+                const uint16_t *x = g->x + (g->rows ? g->rows[p] : p) * g->in;
+                int64_t i = p * g->out + o;
+                struct chain c = {0, 0};
                 for (int64_t k = 0; k < g->in; k++)
-                    xf[k] = table[g->x[row * g->in + k]];
-                chain(wf, xf, g->in, &sum, &largest);
-                y[i] = sum * scale;
-                bound[i] = 1.01 * MMA_STEPS * 0x1p-23 * largest * fabs(scale) +
-                           0x1p-24 * fabs(y[i]);
+                    xf[k] = table[x[k]];
+                int quantum = w_bits + lowest_of(x, g->in);
+                for (int64_t k = 0; k < g->in; k += MMA_K)
+                    advance(&c, wf + k, xf + k, quantum);
+                finish(&c, g->scale ? g->scale[p] : 1, &y[i], &bound[i]);
             }
         }
     }

@@ -28,11 +28,13 @@ struct kg_oracle_grouped {
  * Bound: products of halves are exact in f32. An mma adds 16 of them to the accumulator; in
  * which order is not documented, nor are the roundings, but what it adds is aligned to
  * the largest exponent and cut at f32's precision at worst. So each of its at most 18
- * steps (17 addends, one normalisation) is off by at most 2^-23 of the largest partial sum
- * there can be, |accumulator| + sum |16 products|. That is added up along the chain, with
- * the accumulator taken from f64 and 1 % for its difference from the f32 one; the sum is
- * multiplied by |scale|, whose own rounding adds 2^-24 of the result. The emulated device
- * rounds once a product, by 2^-24 of a partial sum, which is less.
+ * steps (17 addends, one normalisation) is off by less than the last place of the largest
+ * partial sum there can be, |accumulator| + sum |16 products|, the accumulator's own error
+ * included. All products of a row of w and one of x are multiples of one power of two, the
+ * lowest bit set in the one row times that in the other, and so is every partial sum; where it
+ * is not below that last place, nothing is cut. That is added up along the chain; the sum
+ * is multiplied by |scale|, whose own rounding adds 2^-24 of the result. The emulated device
+ * rounds once a product, by half a last place of a partial sum, which is less.
  */
 void kg_oracle_grouped_at(const struct kg_oracle_grouped *g, int64_t pair, int64_t group,
                           int64_t o, double *y, double *bound);
