@@ -6,10 +6,9 @@
  * model: sizes that are no multiple of any tile, on weights whose scales differ from block to
  * block and row to row.
  */
-#include <math.h>
 #include <string.h>
 
-#include "plugins/gemm_cells.h"
+#include "plugins/gemm_f16.h"
 
 enum { WORKERS = 7 }; /* of the stream-K form: cuts tiles of every shape here */
 
@@ -50,67 +49,6 @@ static void run_tensor(struct kg_cell *cell, const void *row_)
     kg_gemm_check_near(&g, "stream-k.dp4a", cut, dp4a, 1e-3);
 }
 
-/*
- * The f16 mirror: products of halves are exact in f32. Bound against the f64 product of the
- * kernel's own halves: in / 16 instructions each add 16 products and the sum so far. What
- * rounding the hardware does inside is not documented; none loses more than one unit of the
- * last place of the largest partial sum per addition, at most 2^-23 of the sum of magnitudes.
- * A product passes 16 additions of its own instruction, the sum in / 16 more:
- * n = 16 + in / 16, u = 2^-23.
- */
-static void check_f16(struct kg_cell *cell, const struct kg_gemm *g, const float *y,
-                      const uint16_t *mirror, const uint16_t *h)
-{
-    const struct kg_oracle_type *f16 = kg_oracle_type(KG_TYPE_F16);
-    size_t n_in = (size_t)(g->w.in * g->m), n = (size_t)(g->w.out * g->m);
-    float *x = kg_alloc(cell, n_in * sizeof *x);
-    double *want = kg_alloc(cell, n * sizeof *want),
-           *bound = kg_alloc(cell, n * sizeof *bound);
-
-    kg_oracle_dequantize(f16, h, x, (int64_t)n_in);
-    kg_oracle_must(
-        cell, kg_oracle_linear_f32(f16, mirror, x, want, bound, g->w.in, g->w.out, g->m));
-    double nu = (16 + (double)g->w.in / 16) * 0x1p-23;
-    for (size_t i = 0; i < n; i++)
-        bound[i] = nu / (1 - nu) * bound[i] + 0x1p-120;
-    kg_check_bound(cell, "f16.bound", y, want, bound, n);
-}
-
-/* A float to the nearest half, ties to even, by search in the 32768 values of its sign. */
-static uint16_t nearest_half(const float *halves, float x)
-{
-    float a = fabsf(x);
-    int low = 0,
-        high = 0x7c00; /* halves[low] <= a < halves[high], infinity counts as 65536 */
-
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (halves[middle] <= a)
-            low = middle;
-        else
-            high = middle;
-    }
-    double below = a - (double)halves[low];
-    double above = (high == 0x7c00 ? 65536.0 : (double)halves[high]) - a;
-    int code = below < above || (below == above && low % 2 == 0) ? low : high;
-    return (uint16_t)(code | (signbit(x) ? 0x8000 : 0));
-}
-
-static void check_halves(struct kg_cell *cell, const char *name, const float *x,
-                         const uint16_t *got, size_t n)
-{
-    uint16_t *codes = kg_alloc(cell, 0x7c01 * sizeof *codes);
-    float *halves = kg_alloc(cell, 0x7c01 * sizeof *halves);
-    uint16_t *want = kg_alloc(cell, n * sizeof *want);
-
-    for (int i = 0; i <= 0x7c00; i++)
-        codes[i] = (uint16_t)i;
-    kg_oracle_dequantize(kg_oracle_type(KG_TYPE_F16), codes, halves, 0x7c01);
-    for (size_t i = 0; i < n; i++)
-        want[i] = nearest_half(halves, x[i]);
-    kg_check_exact(cell, name, got, want, n, sizeof *want);
-}
-
 static void run_f16(struct kg_cell *cell, const void *row_)
 {
     const struct tensor_cell *row = row_;
@@ -146,9 +84,9 @@ static void run_f16(struct kg_cell *cell, const void *row_)
 
     float *f32 = kg_alloc(cell, n_w * sizeof *f32);
     kg_oracle_dequantize(w.type, w.data, f32, (int64_t)n_w);
-    check_halves(cell, "mirror", f32, mirror, n_w);
-    check_halves(cell, "h", x, h, n_x);
-    check_f16(cell, &g, y, mirror, h);
+    kg_gemm_check_halves(cell, "mirror", f32, mirror, n_w);
+    kg_gemm_check_halves(cell, "h", x, h, n_x);
+    kg_gemm_check_f16(&g, "f16.bound", y, mirror, h);
     kg_gemm_check_near(&g, "f16.int8", y, tile, 1e-2);
 }
 

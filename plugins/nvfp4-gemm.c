@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "plugins/gemm_f16.h"
 #include "plugins/nvfp4_cells.h"
 #include "plugins/oracle/nvfp4.h"
 
@@ -55,6 +56,47 @@ static void run_w4a8(struct kg_cell *cell, const void *row_)
     kg_gemm_check_bound(&g, "bound", y, 1);
     kg_gemm_check_band(&g, "band", y, 2e-2);
     kg_gemm_check_same(&g, "planes", planes, y);
+}
+
+/* W4A8 through the f16 mirror, which holds these weights exactly; the halves of the
+   activations are those of the q8_1 codes, not of the unquantized values. */
+static void run_w4a8_f16(struct kg_cell *cell, const void *row_)
+{
+    const struct cell_row *row = row_;
+
+    if (kg_gemm_is_emulated(cell) && row->m > 64)
+        kg_skip(cell, "device-unsupported", "too slow on the emulated device");
+    struct kg_gemm g = open_row(cell, row_, NULL);
+    size_t n_w = (size_t)(g.w.in * g.w.out), n_x = (size_t)(g.w.in * g.m);
+    struct kg_cost cost = kg_gemm_cost(&g, 2, "f16-mma");
+    struct kg_buf *dm = kg_output(cell, "mirror", n_w * 2);
+    struct kg_buf *dh = kg_output(cell, "h", n_x * 2);
+    struct kg_buf *dy = kg_output(cell, "y-f16", (size_t)(g.w.out * g.m) * sizeof(float));
+    float *w = kg_alloc(cell, n_w * sizeof *w), *x = kg_alloc(cell, n_x * sizeof *x);
+
+    cost.bytes = 2 * (double)n_w + 2 * (double)n_x + 4 * (double)(g.w.out * g.m);
+    KG_ARM(cell, "mirror", NULL,
+           KG_OPS(cell, gemm, mirror_f16)(KG_TYPE_NVFP4, kg_ptr(g.dw), kg_ptr(dm),
+                                          (int64_t)n_w, kg_stream(cell)));
+    KG_ARM(cell, "q8-to-f16", NULL,
+           KG_OPS(cell, gemm, q8_to_f16)(kg_ptr(g.dq), kg_ptr(g.dd), kg_ptr(dh), g.m,
+                                         g.w.in, kg_stream(cell)));
+    const uint16_t *mirror = kg_fetch(dm), *h = kg_fetch(dh);
+    struct kg_buf *im = kg_input(cell, "mirror-in", mirror, n_w * 2);
+    struct kg_buf *ih = kg_input(cell, "h-in", h, n_x * 2);
+    KG_ARM(cell, "f16", &cost,
+           KG_OPS(cell, gemm, f16)(kg_ptr(im), kg_ptr(ih), kg_ptr(dy), g.w.in, g.w.out,
+                                   g.m, kg_stream(cell)));
+    const float *y = kg_fetch(dy);
+
+    kg_oracle_dequantize(g.w.type, g.w.data, w, (int64_t)n_w);
+    for (size_t i = 0; i < n_x; i++)
+        x[i] = g.act.d[i / 32] * (float)g.act.q[i];
+    kg_gemm_check_halves(cell, "mirror", w, mirror, n_w);
+    kg_gemm_check_halves(cell, "h", x, h, n_x);
+    kg_gemm_check_f16(&g, "f16.bound", y, mirror, h);
+    kg_gemm_check_f16_codes(&g, "codes.bound", y);
+    kg_gemm_check_band(&g, "band", y, 2e-2);
 }
 
 static void run_mmq(struct kg_cell *cell, const void *row_)
@@ -313,6 +355,11 @@ static const struct plan_row rows[] = {
     {"decades",     run_decades,  gate,                     KG_TYPE_NVFP4, 83, {16, 128},          0},
     {"residual",    run_residual, gate,                     KG_TYPE_NVFP4, 83, {128},              0},
     {"w4a8",        run_w4a8,     gate,                     KG_TYPE_NVFP4, 83, {16, 64, 128, 512}, 0},
+    {"w4a8-f16",
+     run_w4a8_f16,                gate,
+     KG_TYPE_NVFP4,                                                        83,
+     {16, 64, 128, 512},
+     KG_CELL_OPTIONAL                                                                               },
     {"q4_k-mmq",
      run_mmq,                     "blk.3.attn_q.weight",
      KG_TYPE_Q4_K,                                                         87,

@@ -3,6 +3,7 @@
  *
  *   mirror_f16   mirror[i] = f16(f32 value of weight i), to nearest even (formats.h)
  *   to_f16       h[i] = f16(x[i]), likewise; beyond 65504 it is infinite
+ *   q8_to_f16    h[t][k] = f16(fl(d[t][k / 32] * q[t][k])), of q8_1 codes
  *   f16          y[t][o] = sum_k mirror[o][k] * h[t][k], products exact, added in f32 by
  *                mma.sync m16n8k16, 16 values of k at a time in ascending order. How the
  *                hardware adds the 16 is not documented: results agree within a bound.
@@ -180,6 +181,8 @@ int gemm_mirror_f16(int type, const void *w, void *to, int64_t n,
         return mirror<fmt_q5_k>(w, to, n, stream);
     case KG_TYPE_Q6_K:
         return mirror<fmt_q6_k>(w, to, n, stream);
+    case KG_TYPE_NVFP4: /* at most six bits between 2^-10 and 2688: exact */
+        return mirror<fmt_nvfp4>(w, to, n, stream);
     }
     return KG_E_UNSUPPORTED;
 }
@@ -200,4 +203,38 @@ int gemm_to_f16(const float *x, void *h, int64_t n, struct CUstream_st *stream)
         return KG_OK;
     return KG_LAUNCH(stream, grid_blocks(n, 256), 256, 0, to_f16_kernel, x, (kg_half *)h,
                      n);
+}
+
+/* Sixteen values a thread. */
+static __global__ void q8_to_f16_kernel(const int8_t *q, const float *d, uint4 *h,
+                                        int64_t n)
+{
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    const uint4 v = kg_load_uint4(q + 16 * i);
+    const uint32_t codes[4] = {v.x, v.y, v.z, v.w};
+    const float scale = d[i / 2];
+    uint32_t to[8];
+    for (int j = 0; j < 8; j++) {
+        const uint32_t pair = codes[j / 2] >> 16 * (j % 2);
+        const kg_half low = kg_f32_to_half(scale * (float)(int8_t)pair),
+                      high = kg_f32_to_half(scale * (float)(int8_t)(pair >> 8));
+        to[j] = low.bits | (uint32_t)high.bits << 16;
+    }
+    h[2 * i] = make_uint4(to[0], to[1], to[2], to[3]);
+    h[2 * i + 1] = make_uint4(to[4], to[5], to[6], to[7]);
+}
+
+int gemm_q8_to_f16(const int8_t *q, const float *d, void *h, int64_t m, int64_t in,
+                   struct CUstream_st *stream)
+{
+    const int64_t n = size_product(m, in);
+    if (n < 0 || in % 32 != 0 || !pointer_fits(q, n, 16) || !pointer_fits(d, n, 4) ||
+        !pointer_fits(h, n, 16) || (n > 0 && !grid_blocks(n / 16, 256)))
+        return KG_E_INVALID;
+    if (n == 0)
+        return KG_OK;
+    return KG_LAUNCH(stream, grid_blocks(n / 16, 256), 256, 0, q8_to_f16_kernel, q, d,
+                     (uint4 *)h, n / 16);
 }

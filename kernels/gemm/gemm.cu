@@ -148,4 +148,5 @@ const struct kg_gemm_ops kg_gemm_table = {
     sm120_nvfp4,
     sm90_q8_0,
     gemm_mirror_q8_0,
+    gemm_q8_to_f16,
 };

@@ -34,13 +34,41 @@ static int gemm_run_form(const gemm_int8_args &g, struct CUstream_st *stream)
                      (gemm_int8_fixup_kernel<BT>), g);
 }
 
-template <class S>
-static int gemm_run_narrow(const gemm_int8_args &g, struct CUstream_st *stream)
+/* Warps of a narrow block in tile form: the fewest rounds of blocks, one on each of 132
+   multiprocessors; of equal ones the most warps. The bits do not depend on it. */
+static inline int narrow_warps(int64_t out, int most)
 {
+    int best = most;
+    int64_t least = 0;
+    for (int warps = most; warps >= 4; warps--) {
+        const int rows = NARROW_ROWS * warps;
+        const int64_t blocks = (out + rows - 1) / rows;
+        const int64_t cost = (blocks + 131) / 132 * warps;
+        if (warps == most || cost < least) {
+            least = cost;
+            best = warps;
+        }
+    }
+    return best;
+}
+
+template <class S>
+static int gemm_run_narrow(const gemm_int8_args &args, struct CUstream_st *stream)
+{
+    typedef narrow_shape<S> N;
+    gemm_int8_args g = args;
     const int64_t tiles = g.row_tiles * g.token_tiles;
-    KG_TRY(KG_LAUNCH(stream, (unsigned)g.workers, GEMM_THREADS, narrow_shape<S>::BYTES,
+    const bool cut = g.workers != tiles;
+    int warps = GEMM_BM / NARROW_ROWS; /* a cut tile has 128 rows */
+    if (!cut) {
+        const int fit = (NARROW_MEMORY - N::WARPS_AT) / N::WARP;
+        warps = narrow_warps(g.out, gemm_min(fit, NARROW_WARPS));
+        g.row_tiles = (g.out + NARROW_ROWS * warps - 1) / (NARROW_ROWS * warps);
+        g.workers = g.row_tiles;
+    }
+    KG_TRY(KG_LAUNCH(stream, (unsigned)g.workers, 32 * warps, N::bytes(warps),
                      (gemm_narrow_kernel<S>), g));
-    if (g.workers == tiles)
+    if (!cut)
         return KG_OK;
     return KG_LAUNCH(stream, (unsigned)tiles, GEMM_THREADS, 0,
                      (gemm_int8_fixup_kernel<16>), g);
@@ -80,6 +108,8 @@ extern const gemm_form gemm_forms_nvfp4[], gemm_forms_w4a4[];
 int gemm_mirror_f16(int type, const void *w, void *to, int64_t n,
                     struct CUstream_st *stream);
 int gemm_to_f16(const float *x, void *h, int64_t n, struct CUstream_st *stream);
+int gemm_q8_to_f16(const int8_t *q, const float *d, void *h, int64_t m, int64_t in,
+                   struct CUstream_st *stream);
 int gemm_f16(const void *mirror, const void *h, float *y, int64_t in, int64_t out,
              int64_t m, struct CUstream_st *stream);
 int nvfp4_channels(const float *x, int64_t m, int64_t in, int k, float *amax,

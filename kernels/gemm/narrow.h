@@ -2,31 +2,67 @@
  * The int8 GEMM for up to 16 tokens: the same arithmetic and the same bits as int8.h, in a
  * form whose work per byte of weights is small, because reading them is what takes the time.
  *
- * A warp has 16 rows and all 16 tokens, so its weights are nobody else's: they go from the
- * raw bytes in shared memory to the fragments of mma.sync in registers. With t = lane % 4, the
- * thread's words of a row's unit are (fragment, element order in the tensor core)
+ * A warp has ROWS = 16 * MI rows and all 16 tokens, so its weights are nobody else's. It copies
+ * them through a ring of its own, STAGES steps of two slabs each, long runs of a row at a
+ * time; only the activations, a step at a time in two buffers, are the block's, and for them
+ * there is one barrier a step. What limits is the traffic of shared memory, so a thread
+ * reads no word twice: with t = lane % 4, its words of a row's unit are (fragment, element
+ * order in the tensor core)
  *
  *   word t of the unit's codes,  word t + 4     k = 4t .., k = 16 + 4t ..
  *
  * except NVFP4: there a thread takes the eight codes in word t of the 16 packed bytes, that
  * is of group t / 2, and the activations are stored in that order. The product of one group is
- * the k32 product with the other group's threads at zero. Sums of integers have no order.
+ * the k32 product with the other group's activations at zero. Sums of integers have no order.
  *
- * Scales are unpacked once for the warp, two lanes a row, into shared memory. One barrier a slab;
- * RING slabs of weights and activations are under way.
+ * Scales are unpacked once for the warp into shared memory.
  */
 #ifndef KGATE_KERNELS_GEMM_NARROW_H
 #define KGATE_KERNELS_GEMM_NARROW_H
 
+#include "kernels/device/bits.h"
+#include "kernels/device/split_barrier.h"
 #include "kernels/gemm/int8.h"
 
-/* Words t and t + 4 of unit `part` of a slab, from its bytes at p. */
+/* Words t and t + 4 of unit `part` of a slab, from its bytes at p; table: its type's codebook. */
 template <class S>
 struct narrow_codes;
 
+template <class T>
+struct narrow_table {
+    static __device__ inline void get(uint32_t *)
+    {
+    }
+};
+template <>
+struct narrow_table<fmt_iq4_xs> {
+    static __device__ inline void get(uint32_t table[4])
+    {
+        const uint32_t t[4] = {IQ4_TABLE};
+        for (int i = 0; i < 4; i++)
+            table[i] = kg_opaque(t[i]);
+    }
+};
+template <>
+struct narrow_table<fmt_nvfp4> {
+    static __device__ inline void get(uint32_t table[4])
+    {
+        const uint32_t t[4] = {E2M1_TABLE};
+        for (int i = 0; i < 4; i++)
+            table[i] = kg_opaque(t[i]);
+    }
+};
+
+static __device__ inline void narrow_lookup(uint32_t v, const uint32_t table[4],
+                                            uint32_t c[2])
+{
+    lookup16(v, table[0], table[1], table[2], table[3], &c[0], &c[1]);
+}
+
 template <>
 struct narrow_codes<from_blocks<fmt_q8_0, 128>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
+    static __device__ inline void load(const uint8_t *p, int part, int t,
+                                       const uint32_t *, uint32_t c[2])
     {
         load_words<1>(p + 34 * part + 2 + 4 * t, &c[0]);
         load_words<1>(p + 34 * part + 18 + 4 * t, &c[1]);
@@ -41,7 +77,8 @@ static __device__ inline void split_q4_0(uint32_t v, uint32_t c[2])
 
 template <>
 struct narrow_codes<from_blocks<fmt_q4_0, 256>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
+    static __device__ inline void load(const uint8_t *p, int part, int t,
+                                       const uint32_t *, uint32_t c[2])
     {
         uint32_t v;
         load_words<1>(p + 18 * part + 2 + 4 * t, &v);
@@ -51,36 +88,17 @@ struct narrow_codes<from_blocks<fmt_q4_0, 256>> {
 
 template <>
 struct narrow_codes<from_planes<fmt_q4_0>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
+    static __device__ inline void load(const uint8_t *p, int part, int t,
+                                       const uint32_t *, uint32_t c[2])
     {
         split_q4_0(kg_load_u32(p + 16 * part + 4 * t), c);
     }
 };
 
 template <>
-struct narrow_codes<from_blocks<fmt_q4_k, 256>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
-    {
-        const uint8_t *qs = p + 16 + 32 * (part >> 1) + 4 * t;
-        for (int i = 0; i < 2; i++)
-            c[i] = kg_load_u32(qs + 16 * i) >> 4 * (part & 1) & 0x0f0f0f0fu;
-    }
-};
-
-template <>
-struct narrow_codes<from_blocks<fmt_q5_k, 256>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
-    {
-        const uint8_t *qs = p + 48 + 32 * (part >> 1) + 4 * t;
-        for (int i = 0; i < 2; i++)
-            c[i] = (kg_load_u32(qs + 16 * i) >> 4 * (part & 1) & 0x0f0f0f0fu) |
-                   (kg_load_u32(p + 16 + 16 * i + 4 * t) >> part & 0x01010101u) << 4;
-    }
-};
-
-template <>
 struct narrow_codes<from_blocks<fmt_q6_k, 256>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
+    static __device__ inline void load(const uint8_t *p, int part, int t,
+                                       const uint32_t *, uint32_t c[2])
     {
         const int half = part >> 2, quarter = part & 3;
         for (int i = 0; i < 2; i++) {
@@ -96,70 +114,80 @@ struct narrow_codes<from_blocks<fmt_q6_k, 256>> {
 
 template <>
 struct narrow_codes<from_blocks<fmt_iq4_xs, 256>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
+    static __device__ inline void load(const uint8_t *p, int part, int t,
+                                       const uint32_t *table, uint32_t c[2])
     {
-        lookup16(kg_load_u32(p + 8 + 16 * part + 4 * t), IQ4_TABLE, &c[0], &c[1]);
+        narrow_lookup(kg_load_u32(p + 8 + 16 * part + 4 * t), table, c);
     }
 };
 
 template <>
 struct narrow_codes<from_blocks<fmt_nvfp4, 256>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
+    static __device__ inline void load(const uint8_t *p, int part, int t,
+                                       const uint32_t *table, uint32_t c[2])
     {
-        lookup16(kg_load_u32(p + 36 * (part >> 1) + 4 + 16 * (part & 1) + 4 * t),
-                 E2M1_TABLE, &c[0], &c[1]);
+        narrow_lookup(kg_load_u32(p + 36 * (part >> 1) + 4 + 16 * (part & 1) + 4 * t),
+                      table, c);
     }
 };
 
 template <>
 struct narrow_codes<from_planes<fmt_nvfp4>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t, uint32_t c[2])
+    static __device__ inline void load(const uint8_t *p, int part, int t,
+                                       const uint32_t *table, uint32_t c[2])
     {
-        lookup16(kg_load_u32(p + 16 * part + 4 * t), E2M1_TABLE, &c[0], &c[1]);
+        narrow_lookup(kg_load_u32(p + 16 * part + 4 * t), table, c);
     }
 };
 
-/* Scales and minima of the units first .. first + 3 or so of a slab: opened once, then asked
-   unit by unit, a[group] and b. */
+/* Scales and minima of the rows of a slab: opened once, then asked unit by unit, a[group]
+   and b. */
 template <class S>
 struct narrow_scales {
     typedef typename S::format T;
     const uint8_t *p0, *p1;
-    int first;
-    __device__ inline narrow_scales(const uint8_t *p0_, const uint8_t *p1_, int first_)
-        : p0(p0_), p1(p1_), first(first_)
+    __device__ inline narrow_scales(const uint8_t *p0_, const uint8_t *p1_)
+        : p0(p0_), p1(p1_)
     {
     }
     __device__ inline void get(int n, float a[2], float *b) const
     {
         struct unit32 u;
-        S::unpack(p0, p1, first + n, &u); /* the codes are not used: no loads */
+        S::unpack(p0, p1, n, &u); /* the codes are not used: no loads */
         a[0] = u.a[0];
         a[1] = u.a[T::GROUP == 16 ? 1 : 0];
         *b = T::MINIMUM ? u.b[0] : 0.0f;
     }
 };
 
-/* The eight pairs of six bits of a super-block, four at a time: units 0 .. 3 have them in
-   the low bits of words 0 (scale) and 1 (minimum); units 4 .. 7 have the low four bits
-   in word 2 and the high two on top of words 0 and 1. */
+/* The eight pairs of six bits of a super-block: units 0 .. 3 have them in the low bits of
+   words 0 (scale) and 1 (minimum); units 4 .. 7 have the low four bits in word 2 and the
+   high two on top of words 0 and 1. */
 struct narrow_k_scales {
-    uint32_t sc, m;
+    uint32_t sc[2], m[2], magic;
     float d, dmin;
-    __device__ inline narrow_k_scales(const uint8_t *p, const uint8_t *, int first)
+    __device__ inline narrow_k_scales(const uint8_t *p, const uint8_t *)
     {
-        const uint32_t w0 = kg_load_u32(p + 4), w1 = kg_load_u32(p + 8),
-                       w2 = kg_load_u32(p + 12);
-        const bool low = first == 0;
-        d = load_half(p);
-        dmin = load_half(p + 2);
-        sc = low ? w0 & 0x3f3f3f3fu : (w2 & 0x0f0f0f0fu) | (w0 >> 2 & 0x30303030u);
-        m = low ? w1 & 0x3f3f3f3fu : (w2 >> 4 & 0x0f0f0f0fu) | (w1 >> 2 & 0x30303030u);
+        const uint4 h = kg_load_uint4(p);
+        magic = kg_opaque(0x4b000000u); /* 2^23 */
+        d = kg_half_to_f32(kg_half_from_bits((uint16_t)h.x));
+        dmin = -kg_half_to_f32(kg_half_from_bits((uint16_t)(h.x >> 16)));
+        sc[0] = h.y & 0x3f3f3f3fu;
+        sc[1] = (h.w & 0x0f0f0f0fu) | (h.y >> 2 & 0x30303030u);
+        m[0] = h.z & 0x3f3f3f3fu;
+        m[1] = (h.w >> 4 & 0x0f0f0f0fu) | (h.z >> 2 & 0x30303030u);
+    }
+    /* fl(scale * n) for byte n of four: 2^23 + n needs no conversion. */
+    static __device__ inline float times(float scale, uint32_t bytes, int at,
+                                         uint32_t magic)
+    {
+        const float n = __uint_as_float(__byte_perm(bytes, magic, 0x7540u | at));
+        return fmaf(scale, n, -(scale * 0x1p23f));
     }
     __device__ inline void get(int n, float a[2], float *b) const
     {
-        a[0] = a[1] = d * (float)(sc >> 8 * n & 255u);
-        *b = -(dmin * (float)(m >> 8 * n & 255u));
+        a[0] = a[1] = times(d, sc[n / 4], n % 4, magic);
+        *b = times(dmin, m[n / 4], n % 4, magic);
     }
 };
 
@@ -173,264 +201,475 @@ struct narrow_scales<from_blocks<fmt_q5_k, 256>> : narrow_k_scales {
     using narrow_k_scales::narrow_k_scales;
 };
 
+/* ue4m3_half (codes.h) of four codes at once: 0x7F becomes 0 and bit 7 goes, then the bits
+   of a code are those of an f32 that is 2^119 too small. */
+struct narrow_nvfp4_scales {
+    uint32_t w[4];
+    __device__ inline narrow_nvfp4_scales(const uint8_t *p, int pitch)
+    {
+        for (int i = 0; i < 4; i++) {
+            const uint32_t v = kg_load_u32(p + pitch * i);
+            const uint32_t other =
+                ((((v ^ 0x7f7f7f7fu) & 0x7f7f7f7fu) + 0x7f7f7f7fu) | v) & 0x80808080u;
+            w[i] = v & (other - (other >> 7));
+        }
+    }
+    __device__ inline void get(int n, float a[2], float *b) const
+    {
+        const uint32_t v = w[n / 2];
+        for (int g = 0; g < 2; g++) {
+            const int at = n % 2 * 2 + g;
+            const uint32_t bits = at < 3 ? v << (20 - 8 * at) : v >> 4;
+            a[g] = __uint_as_float(bits & 0x07f00000u) * 0x1p119f;
+        }
+        *b = 0.0f;
+    }
+};
+
+template <>
+struct narrow_scales<from_blocks<fmt_nvfp4, 256>> : narrow_nvfp4_scales {
+    __device__ inline narrow_scales(const uint8_t *p, const uint8_t *)
+        : narrow_nvfp4_scales(p, 36)
+    {
+    }
+};
+
+template <>
+struct narrow_scales<from_planes<fmt_nvfp4>> : narrow_nvfp4_scales {
+    __device__ inline narrow_scales(const uint8_t *, const uint8_t *p)
+        : narrow_nvfp4_scales(p, 4)
+    {
+    }
+};
+
+/* The fragments of units part and part + 1 of 16 rows: low and high are the rows of the
+   thread, row that of its address in ldmatrix (device/mma.h). */
+template <class S>
+struct narrow_fragments {
+    static __device__ inline void load(const uint8_t *low, const uint8_t *high,
+                                       const uint8_t *, int part, int t,
+                                       const uint32_t *table, uint32_t a[2][4])
+    {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            uint32_t c[2];
+            narrow_codes<S>::load(low, part + i, t, table, c);
+            a[i][0] = c[0];
+            a[i][2] = c[1];
+            narrow_codes<S>::load(high, part + i, t, table, c);
+            a[i][1] = c[0];
+            a[i][3] = c[1];
+        }
+    }
+};
+
+/* Where 32 bytes have two units, aligned to 16. */
+template <>
+struct narrow_fragments<from_blocks<fmt_q4_k, 256>> {
+    static __device__ inline void load(const uint8_t *, const uint8_t *,
+                                       const uint8_t *row, int part, int,
+                                       const uint32_t *, uint32_t a[2][4])
+    {
+        uint32_t v[4];
+        kg_ldmatrix_x4(v, row + 16 + 16 * part);
+        for (int i = 0; i < 4; i++) {
+            a[0][i] = v[i] & 0x0f0f0f0fu;
+            a[1][i] = v[i] >> 4 & 0x0f0f0f0fu;
+        }
+    }
+};
+
+template <>
+struct narrow_fragments<from_blocks<fmt_q5_k, 256>> {
+    static __device__ inline void load(const uint8_t *, const uint8_t *,
+                                       const uint8_t *row, int part, int,
+                                       const uint32_t *, uint32_t a[2][4])
+    {
+        uint32_t v[4], h[4];
+        kg_ldmatrix_x4(v, row + 48 + 16 * part);
+        kg_ldmatrix_x4(h, row + 16);
+        for (int i = 0; i < 4; i++) {
+            a[0][i] = (v[i] & 0x0f0f0f0fu) | (h[i] >> part & 0x01010101u) << 4;
+            a[1][i] = (v[i] >> 4 & 0x0f0f0f0fu) | (h[i] >> (part + 1) & 0x01010101u) << 4;
+        }
+    }
+};
+
+enum {
+    NARROW_ROWS = 16, /* of a warp */
+    NARROW_STAGES = 2,
+    NARROW_X_STAGES = 4,
+    NARROW_WARPS = 16,         /* at most in a block, one block a multiprocessor */
+    NARROW_MEMORY = 227 * 1024 /* of a block */
+};
+
 template <class S>
 struct narrow_shape {
     typedef typename S::format T;
-    typedef gemm_shape<S, 16, 1> H; /* of pitches, and of the fragments of a tile */
     enum {
-        UNITS = S::SLAB / 32,
+        MI = 1, /* for gemm_store */
+        NI = 2,
+        SLAB_UNITS = S::SLAB / 32,
+        UNITS = 2 * SLAB_UNITS, /* of a step */
         GROUPS = 32 / T::GROUP,
         PERMUTED = (int)T::TYPE == (int)KG_TYPE_NVFP4,
-        X_PITCH = S::SLAB + 16,
+        X_PITCH = 32 * UNITS + 16,
         X_BYTES = 16 * X_PITCH,
         D_BYTES = UNITS * 16 * 4,
-        STAGE = H::RAW + X_BYTES + D_BYTES * (T::MINIMUM ? 2 : 1),
-        A_BYTES = UNITS * GROUPS * 16 * 8,
-        SCALES = A_BYTES + (T::MINIMUM ? UNITS * 16 * 4 : 0), /* of one warp */
-        /* two blocks on a multiprocessor */
-        RING = 4 * STAGE + 8 * SCALES <= 112 * 1024   ? 4
-               : 3 * STAGE + 8 * SCALES <= 112 * 1024 ? 3
-                                                      : 2,
-        BYTES = RING * STAGE + 8 * SCALES,
+        X_STAGE = X_BYTES + D_BYTES * (T::MINIMUM ? 2 : 1),
+        A_WORDS = SLAB_UNITS * GROUPS * 16 + 16, /* of a slab; 16 for the banks */
+        B_WORDS = T::MINIMUM ? SLAB_UNITS * 16 + 16 : 0,
+        SCALES = 2 * 4 * (A_WORDS + B_WORDS), /* of one warp */
     };
+    static constexpr __host__ __device__ int chunks(int s)
+    {
+        return (2 * S::slab_bytes(s) + (S::align(s) < 16 ? 16 - S::align(s) : 0) + 15) /
+               16;
+    }
+    /* as gemm_shape's */
+    static constexpr __host__ __device__ int pitch(int s)
+    {
+        return ((chunks(s) + (S::align(s) == 2 ? 1 : 0)) | 1) * 16;
+    }
+    enum {
+        RAW0 = NARROW_ROWS * pitch(0),
+        RAW = RAW0 + (S::STREAMS == 2 ? NARROW_ROWS * pitch(1) : 0),
+        WARP = NARROW_STAGES * RAW + SCALES,
+        X_AT = 128, /* the barriers are in front */
+        WARPS_AT = X_AT + NARROW_X_STAGES * X_STAGE,
+    };
+    static constexpr __host__ __device__ int bytes(int warps)
+    {
+        return WARPS_AT + warps * WARP;
+    }
 };
 
-/* Where token t's scale lies among 16, so that the four of a thread are side by side. */
-static __device__ inline int narrow_slot(int t)
+/* Starts the copy of chunks FIRST and up of a step of 16 rows of stream ST: as many lanes a
+   row as its chunks fill, then the rest. */
+template <class S, int ST, int FIRST>
+static __device__ inline void narrow_copy_rows(const uint8_t *from, uint32_t row_bytes,
+                                               unsigned char *to)
 {
-    return (t & 6) << 1 | (t & 8) >> 2 | (t & 1);
+    typedef narrow_shape<S> N;
+    constexpr int left = N::chunks(ST) - FIRST;
+    constexpr int width = left >= 16  ? 16
+                          : left >= 8 ? 8
+                          : left >= 4 ? 4
+                          : left >= 2 ? 2
+                                      : 1;
+    constexpr int rows = 32 / width;
+    const int lane = threadIdx.x % 32, r = lane / width;
+    const int at = 16 * (FIRST + lane % width);
+    if (rows <= NARROW_ROWS || r < NARROW_ROWS) {
+        const uint8_t *p = from + (uint64_t)((uint32_t)r * row_bytes);
+        unsigned char *const slot = to + (r * N::pitch(ST) + at);
+#pragma unroll
+        for (int j = 0; j < (NARROW_ROWS + rows - 1) / rows; j++) {
+            const uint8_t *chunk = p;
+            if (S::align(ST) < 16)
+                chunk = (const uint8_t *)((uintptr_t)p & ~(uintptr_t)15);
+            kg_cp_async_16(slot + j * rows * N::pitch(ST), chunk + at);
+            p += rows * row_bytes;
+        }
+    }
+    if constexpr (left > width)
+        narrow_copy_rows<S, ST, FIRST + width>(from, row_bytes, to);
+}
+
+/* Starts the copy of the step at `slab` of 16 rows of stream ST. full: the row has the whole
+   step. Rows past the end become zeros; bytes past the end of the tensor are not read. */
+template <class S, int ST>
+static __device__ inline void narrow_copy_stream(const gemm_int8_args &g,
+                                                 unsigned char *to, int64_t row0,
+                                                 int slab, bool full)
+{
+    typedef narrow_shape<S> N;
+    constexpr int n = N::chunks(ST);
+    const int64_t row_bytes = g.row_bytes[ST];
+    const uint8_t *const from = g.w[ST] + (int64_t)slab * S::slab_bytes(ST);
+    if (full && row0 + NARROW_ROWS < g.out) { /* what is too much lies in the next row */
+        narrow_copy_rows<S, ST, 0>(from + row0 * row_bytes, (uint32_t)row_bytes, to);
+        return;
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x % 32; i < NARROW_ROWS * n; i += 32) {
+        const int r = i / n, chunk = i % n;
+        const uint8_t *p = from + (row0 + r) * row_bytes;
+        int left = 0;
+        if (row0 + r < g.out) {
+            if (S::align(ST) < 16)
+                p = (const uint8_t *)((uintptr_t)p & ~(uintptr_t)15);
+            const uint8_t *stop = g.w[ST] + (row0 + r + 1) * row_bytes;
+            left = (int)min((int64_t)16, (int64_t)(stop - p) - 16 * chunk);
+        } else {
+            p = g.w[ST] - 16 * chunk;
+        }
+        kg_cp_async_16(to + r * N::pitch(ST) + 16 * chunk, p + 16 * chunk, max(0, left));
+    }
 }
 
 template <class S>
-static __device__ inline void narrow_copy(const gemm_int8_args &g, unsigned char *stage,
-                                          int64_t row0, int64_t t0, int slab)
+static __device__ inline void narrow_copy_w(const gemm_int8_args &g, unsigned char *stage,
+                                            int64_t row0, int slab, int slab1)
+{
+    typedef narrow_shape<S> N;
+    const bool full = slab + 2 <= slab1 && (slab + 2) * N::SLAB_UNITS <= g.units;
+    narrow_copy_stream<S, 0>(g, stage, row0, slab, full);
+    if (S::STREAMS == 2)
+        narrow_copy_stream<S, S::STREAMS - 1>(g, stage + N::RAW0, row0, slab, full);
+}
+
+/* Starts the copy of one step of activations: a warp takes every so manieth token. Nothing is
+   read of a token or unit that is not there. */
+template <class S>
+static __device__ inline void narrow_copy_x(const gemm_int8_args &g, unsigned char *x,
+                                            int unit0)
 {
     typedef narrow_shape<S> N;
     typedef typename S::format T;
-    gemm_copy_stream<S, typename N::H, 0>(g, stage, row0, slab);
-    if (S::STREAMS == 2)
-        gemm_copy_stream<S, typename N::H, S::STREAMS - 1>(g, stage + N::H::RAW0, row0,
-                                                           slab);
-    unsigned char *x = stage + N::H::RAW;
-    const int t = threadIdx.x / 16;
-    const bool token = t0 + t < g.m;
-    const int8_t *from = g.q + (token ? (t0 + t) * g.in : 0) + (int64_t)slab * S::SLAB;
-    if (N::PERMUTED) { /* words 0 1 4 5 2 3 6 7 of a unit */
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    const int units = min((int)N::UNITS, g.units - unit0);
+    const int u = lane % N::UNITS; /* scales in the first lanes, sums in the others */
+    const float *const scales = (T::MINIMUM && lane >= N::UNITS ? g.s : g.d) + u;
+    unsigned char *const scales_to =
+        x + (N::X_BYTES + lane / N::UNITS * N::D_BYTES + u * 64);
+#pragma unroll 1
+    for (int t = threadIdx.x / 32; t < 16; t += warps) {
+        const int left = t < (int)g.m ? units : 0;
+        const uint32_t at = (uint32_t)t * (uint32_t)g.units + (uint32_t)unit0;
+        const int8_t *const q = g.q + (uint64_t)at * 32;
+        unsigned char *const to = x + t * N::X_PITCH;
+        if (N::PERMUTED) { /* words 0 1 4 5 2 3 6 7 of a unit, two at a time */
+            const int p = lane % 4, place = lane - p + (p >> 1 | (p & 1) << 1);
 #pragma unroll
-        for (int j = 0; j < S::SLAB / 64; j++) {
-            const int word = threadIdx.x % 16 + 16 * j, w = word % 8;
-            const int to = word - w + ((w & 1) | (w & 2) << 1 | (w & 4) >> 1);
-            const bool there = token && slab * N::UNITS + word / 8 < g.units;
-            kg_cp_async_4(x + t * N::X_PITCH + to * 4, from + word * 4, there ? 4 : 0);
+            for (int j = 0; j < N::UNITS / 8; j++)
+                kg_cp_async_8(to + 256 * j + 8 * place, q + 256 * j + 8 * lane,
+                              lane / 4 + 8 * j < left ? 8 : 0);
+        } else if (N::UNITS == 16 || lane < 2 * N::UNITS) {
+            kg_cp_async_16(to + 16 * lane, q + 16 * lane, lane / 2 < left ? 16 : 0);
         }
-    } else {
-        const int chunk = threadIdx.x % 16;
-        if (chunk < S::SLAB / 16) {
-            const bool there = token && slab * N::UNITS + chunk / 2 < g.units;
-            kg_cp_async_16(x + t * N::X_PITCH + chunk * 16, from + chunk * 16,
-                           there ? 16 : 0);
-        }
-    }
-    const int u = threadIdx.x % 16;
-    if (u < N::UNITS) {
-        const bool there = token && slab * N::UNITS + u < g.units;
-        const int64_t at = there ? (t0 + t) * g.units + slab * N::UNITS + u : 0;
-        unsigned char *to = x + N::X_BYTES + (u * 16 + narrow_slot(t)) * 4;
-        kg_cp_async_4(to, g.d + at, there ? 4 : 0);
-        if (T::MINIMUM)
-            kg_cp_async_4(to + N::D_BYTES, g.s + at, there ? 4 : 0);
+        if (lane < N::UNITS * (T::MINIMUM ? 2 : 1))
+            kg_cp_async_4(scales_to + 4 * t, scales + at, u < left ? 4 : 0);
     }
 }
+
+/* What a thread reads of a slab: the scales of its rows, x and its address in ldmatrix, d and
+   s of its tokens, and its rows (narrow_fragments). */
+struct narrow_place {
+    const float *scales;
+    const unsigned char *x;
+    const float *d;
+    const uint8_t *low, *high, *matrix;
+};
 
 /* Units part and part + 1 of a slab, the second only if `both`. */
 template <class S>
-static __device__ inline void
-narrow_pair(const unsigned char *stage, const unsigned char *scales, const uint8_t *low,
-            const uint8_t *high, int part, bool both, float acc[2][4])
+static __device__ inline void narrow_pair(const narrow_place &at, const uint32_t *table,
+                                          int part, bool both, float acc[2][4])
 {
     typedef narrow_shape<S> N;
     typedef typename S::format T;
-    const int lane = threadIdx.x % 32, gid = lane / 4, tig = lane % 4;
-    uint32_t a[2][4]; /* row g, row g + 8; then the same of the second half of k */
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        uint32_t c[2];
-        narrow_codes<S>::load(low, part + i, tig, c);
-        a[i][0] = c[0];
-        a[i][2] = c[1];
-        narrow_codes<S>::load(high, part + i, tig, c);
-        a[i][1] = c[0];
-        a[i][3] = c[1];
-    }
-    const unsigned char *x = stage + N::H::RAW +
-                             ((lane >> 4) * 8 + lane % 8) * N::X_PITCH +
-                             (lane >> 3 & 1) * 16 + part * 32;
+    const int lane = threadIdx.x % 32, tig = lane % 4;
+    uint32_t a[2][4];
+    narrow_fragments<S>::load(at.low, at.high, at.matrix, part, tig, table, a);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         if (i == 1 && !both)
             break;
         const int u = part + i;
-        uint32_t b[4];
-        kg_ldmatrix_x4(b, x + i * 32);
-        const float4 d = kg_load_float4((const float *)(stage + N::H::RAW + N::X_BYTES) +
-                                        u * 16 + tig * 4);
+        uint32_t b[N::GROUPS][4];
+        kg_ldmatrix_x4(b[0], at.x + u * 32);
+        if (N::PERMUTED) {
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                b[N::GROUPS - 1][r] = tig < 2 ? 0u : b[0][r];
+                b[0][r] = tig < 2 ? b[0][r] : 0u;
+            }
+        }
+        const float2 d[2] = {*(const float2 *)(at.d + u * 16),
+                             *(const float2 *)(at.d + u * 16 + 8)};
 #pragma unroll
         for (int group = 0; group < N::GROUPS; group++) {
-            const float4 v = kg_load_float4((const float2 *)scales +
-                                            (u * N::GROUPS + group) * 16 + 2 * gid);
+            const float2 v = *(const float2 *)(at.scales + (u * N::GROUPS + group) * 16);
+            const float c0 = -(v.x * GEMM_MAGIC), c1 = -(v.y * GEMM_MAGIC);
 #pragma unroll
             for (int ni = 0; ni < 2; ni++) {
                 int dot[4];
-                if (T::GROUP == 32) {
-                    kg_mma_s8_16832_from(dot, a[i], b + 2 * ni, GEMM_MAGIC_BITS);
-                } else if (N::PERMUTED) {
-                    const bool own = tig / 2 == group;
-                    const uint32_t masked[4] = {own ? a[i][0] : 0u, own ? a[i][1] : 0u,
-                                                own ? a[i][2] : 0u, own ? a[i][3] : 0u};
-                    kg_mma_s8_16832_from(dot, masked, b + 2 * ni, GEMM_MAGIC_BITS);
-                } else {
-                    kg_mma_s8_16816_from(dot, a[i] + 2 * group, b + 2 * ni + group,
+                if (T::GROUP == 32 || N::PERMUTED)
+                    kg_mma_s8_16832_from(dot, a[i], b[group] + 2 * ni, GEMM_MAGIC_BITS);
+                else
+                    kg_mma_s8_16816_from(dot, a[i] + 2 * group, b[0] + 2 * ni + group,
                                          GEMM_MAGIC_BITS);
-                }
-                const float d0 = ni ? d.z : d.x, d1 = ni ? d.w : d.y;
-                acc[ni][0] = gemm_fold(acc[ni][0], dot[0], v.x, v.y, d0);
-                acc[ni][1] = gemm_fold(acc[ni][1], dot[1], v.x, v.y, d1);
-                acc[ni][2] = gemm_fold(acc[ni][2], dot[2], v.z, v.w, d0);
-                acc[ni][3] = gemm_fold(acc[ni][3], dot[3], v.z, v.w, d1);
+                float *to = acc[ni];
+                to[0] = gemm_fold(to[0], dot[0], v.x, c0, d[ni].x);
+                to[1] = gemm_fold(to[1], dot[1], v.x, c0, d[ni].y);
+                to[2] = gemm_fold(to[2], dot[2], v.y, c1, d[ni].x);
+                to[3] = gemm_fold(to[3], dot[3], v.y, c1, d[ni].y);
             }
         }
         if (T::MINIMUM) {
-            const float4 s = kg_load_float4(
-                (const float *)(stage + N::H::RAW + N::X_BYTES + N::D_BYTES) + u * 16 +
-                tig * 4);
-            const float2 m = *(const float2 *)((const float *)(scales + N::A_BYTES) +
-                                               u * 16 + 2 * gid);
-            acc[0][0] = fmaf(m.x, s.x, acc[0][0]);
-            acc[0][1] = fmaf(m.x, s.y, acc[0][1]);
-            acc[0][2] = fmaf(m.y, s.x, acc[0][2]);
-            acc[0][3] = fmaf(m.y, s.y, acc[0][3]);
-            acc[1][0] = fmaf(m.x, s.z, acc[1][0]);
-            acc[1][1] = fmaf(m.x, s.w, acc[1][1]);
-            acc[1][2] = fmaf(m.y, s.z, acc[1][2]);
-            acc[1][3] = fmaf(m.y, s.w, acc[1][3]);
+            const float2 m = *(const float2 *)(at.scales + N::A_WORDS + u * 16);
+#pragma unroll
+            for (int ni = 0; ni < 2; ni++) {
+                const float2 s =
+                    *(const float2 *)(at.d + N::D_BYTES / 4 + u * 16 + 8 * ni);
+                float *to = acc[ni];
+                to[0] = fmaf(m.x, s.x, to[0]);
+                to[1] = fmaf(m.x, s.y, to[1]);
+                to[2] = fmaf(m.y, s.x, to[2]);
+                to[3] = fmaf(m.y, s.y, to[3]);
+            }
         }
     }
 }
 
-/* The scales of the warp's 16 rows: lane l has half of the units of row l / 2. */
-template <class S>
-static __device__ inline void narrow_unpack_scales(unsigned char *scales,
-                                                   const uint8_t *p0, const uint8_t *p1)
-{
-    typedef narrow_shape<S> N;
-    typedef typename S::format T;
-    enum { EACH = N::UNITS / 2 };
-    const int lane = threadIdx.x % 32, first = lane % 2 * EACH;
-    const int slot = gemm_scale_slot(lane / 2);
-    const narrow_scales<S> from(p0, p1, first);
-#pragma unroll
-    for (int n = 0; n < EACH; n++) {
-        float a[2], b;
-        from.get(n, a, &b);
-#pragma unroll
-        for (int group = 0; group < N::GROUPS; group++) {
-            float2 pair;
-            pair.x = a[group];
-            pair.y = -(a[group] * GEMM_MAGIC);
-            ((float2 *)scales)[((first + n) * N::GROUPS + group) * 16 + slot] = pair;
-        }
-        if (T::MINIMUM)
-            ((float *)(scales + N::A_BYTES))[(first + n) * 16 + slot] = b;
-    }
-}
-
-/* The bytes of row r of the block (stream ST) in a stage. */
+/* The bytes of row r of the warp in a stage (stream ST). */
 template <class S, int ST>
 static __device__ inline const uint8_t *narrow_row(const gemm_int8_args &g,
                                                    const unsigned char *stage,
                                                    int64_t row0, int r, int slab)
 {
-    typedef typename narrow_shape<S>::H H;
-    const uint32_t at = (uint32_t)(row0 + r) * (uint32_t)g.row_bytes[ST] +
-                        (uint32_t)slab * (uint32_t)S::slab_bytes(ST);
-    return stage + (ST ? H::RAW0 : 0) + r * H::pitch(ST) +
-           (S::align(ST) < 16 ? at % 16 : 0);
+    typedef narrow_shape<S> N;
+    stage += (ST ? N::RAW0 : 0) + r * N::pitch(ST);
+    if (S::align(ST) < 16)
+        stage += ((uint32_t)(row0 + r) * (uint32_t)g.row_bytes[ST] +
+                  (uint32_t)slab * (uint32_t)S::slab_bytes(ST)) %
+                 16;
+    return stage;
 }
 
+/* The scales of a step: a lane has a slab of a row. */
 template <class S>
-static __device__ inline void narrow_segment(const gemm_int8_args &g, unsigned char *smem,
-                                             int64_t row0, int64_t t0, int slab0,
-                                             int slab1, float acc[2][4])
+static __device__ inline void narrow_unpack_scales(const gemm_int8_args &g, float *scales,
+                                                   const unsigned char *stage,
+                                                   int64_t row0, int slab)
+{
+    typedef narrow_shape<S> N;
+    typedef typename S::format T;
+    const int r = threadIdx.x % 16, half = threadIdx.x / 16 % 2;
+    const narrow_scales<S> from(narrow_row<S, 0>(g, stage, row0, r, slab) +
+                                    half * S::slab_bytes(0),
+                                narrow_row<S, S::STREAMS - 1>(g, stage, row0, r, slab) +
+                                    half * S::slab_bytes(S::STREAMS - 1));
+    scales += gemm_scale_slot(r) + half * (N::A_WORDS + N::B_WORDS);
+#pragma unroll
+    for (int n = 0; n < N::SLAB_UNITS; n++) {
+        float a[2], b;
+        from.get(n, a, &b);
+#pragma unroll
+        for (int group = 0; group < N::GROUPS; group++)
+            scales[(n * N::GROUPS + group) * 16] = a[group];
+        if (T::MINIMUM)
+            scales[N::A_WORDS + n * 16] = b;
+    }
+}
+
+/* The segment of slabs [slab0, slab1) of 16 rows of the warp. count: steps that the block has
+   behind it; so many times have the split barriers been used. */
+template <class S>
+static __device__ inline void
+narrow_segment(const gemm_int8_args &g, unsigned char *smem, const uint32_t *table,
+               int64_t row0, int slab0, int slab1, uint32_t *count, float acc[2][4])
 {
     typedef narrow_shape<S> N;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    unsigned char *scales = smem + N::RING * N::STAGE + warp * N::SCALES;
-    for (int i = 0; i < N::RING - 1; i++) {
-        if (slab0 + i < slab1)
-            narrow_copy<S>(g, smem + i * N::STAGE, row0, t0, slab0 + i);
-        kg_cp_async_commit();
-    }
-    int slot = 0, free_slot = N::RING - 1;
-    for (int slab = slab0; slab < slab1; slab++) {
-        kg_cp_async_wait<N::RING - 2>();
-        __syncthreads();
-        if (slab + N::RING - 1 < slab1)
-            narrow_copy<S>(g, smem + free_slot * N::STAGE, row0, t0, slab + N::RING - 1);
-        kg_cp_async_commit();
-        const unsigned char *stage = smem + slot * N::STAGE;
-        free_slot = slot;
-        slot = slot + 1 == N::RING ? 0 : slot + 1;
-
-        const int r = warp * 16;
-        narrow_unpack_scales<S>(
-            scales, narrow_row<S, 0>(g, stage, row0, r + lane / 2, slab),
-            narrow_row<S, S::STREAMS - 1>(g, stage, row0, r + lane / 2, slab));
+    uint64_t *const landed = (uint64_t *)smem;
+    unsigned char *const xs = smem + N::X_AT;
+    unsigned char *const ring = smem + N::WARPS_AT + warp * N::WARP;
+    float *const scales = (float *)(ring + NARROW_STAGES * N::RAW);
+    uint32_t step = *count;
+    row0 += warp * NARROW_ROWS;
+    for (int i = 0; i < 2 && slab0 + 2 * i < slab1; i++)
+        narrow_copy_x<S>(g, xs + (step + i) % NARROW_X_STAGES * N::X_STAGE,
+                         (slab0 + 2 * i) * N::SLAB_UNITS);
+    narrow_copy_w<S>(g, ring, row0, slab0, slab1);
+    kg_cp_async_commit();
+    int slot = 0;
+    for (int slab = slab0; slab < slab1; slab += 2, step++) {
+        kg_cp_async_wait<0>();
         __syncwarp();
-        const uint8_t *low = narrow_row<S, 0>(g, stage, row0, r + lane / 4, slab);
-        const uint8_t *high = narrow_row<S, 0>(g, stage, row0, r + lane / 4 + 8, slab);
-        const int units = g.units - slab * N::UNITS;
-        if (units >= N::UNITS) {
-#pragma unroll
-            for (int part = 0; part < N::UNITS; part += 2)
-                narrow_pair<S>(stage, scales, low, high, part, true, acc);
-        } else {
+        /* this warp's part of the activations of the next step is there */
+        if (lane == 0) {
+            if (slab == slab0)
+                kg_split_arrive(landed + step % NARROW_X_STAGES);
+            if (slab + 2 < slab1)
+                kg_split_arrive(landed + (step + 1) % NARROW_X_STAGES);
+        }
+        const unsigned char *stage = ring + slot * N::RAW;
+        slot ^= 1;
+        if (slab + 2 < slab1)
+            narrow_copy_w<S>(g, ring + slot * N::RAW, row0, slab + 2, slab1);
+        narrow_unpack_scales<S>(g, scales, stage, row0, slab);
+        kg_split_wait(landed + step % NARROW_X_STAGES, step / NARROW_X_STAGES & 1);
+        /* so all are done with the step before the last, whose buffer this is */
+        if (slab + 4 < slab1)
+            narrow_copy_x<S>(g, xs + (step + 2) % NARROW_X_STAGES * N::X_STAGE,
+                             (slab + 4) * N::SLAB_UNITS);
+        kg_cp_async_commit();
+        __syncwarp();
+
+        const unsigned char *x = xs + step % NARROW_X_STAGES * N::X_STAGE;
+        narrow_place at = {
+            scales + 2 * (lane / 4),
+            x + ((lane >> 4) * 8 + lane % 8) * N::X_PITCH + (lane >> 3 & 1) * 16,
+            (const float *)(x + N::X_BYTES) + 2 * (lane % 4),
+            narrow_row<S, 0>(g, stage, row0, lane / 4, slab),
+            narrow_row<S, 0>(g, stage, row0, lane / 4 + 8, slab),
+            stage + lane % 16 * N::pitch(0) + lane / 16 * 16,
+        };
+        int units = min((slab1 - slab) * N::SLAB_UNITS, g.units - slab * N::SLAB_UNITS);
 #pragma unroll 1
-            for (int part = 0; part < units; part += 2)
-                narrow_pair<S>(stage, scales, low, high, part, part + 1 < units, acc);
+        for (int half = 0; half < 2 && units > 0; half++) {
+            if (units >= N::SLAB_UNITS) {
+#pragma unroll
+                for (int part = 0; part < N::SLAB_UNITS; part += 2)
+                    narrow_pair<S>(at, table, part, true, acc);
+            } else {
+#pragma unroll 1
+                for (int part = 0; part < units; part += 2)
+                    narrow_pair<S>(at, table, part, part + 1 < units, acc);
+            }
+            units -= N::SLAB_UNITS;
+            at.scales += N::A_WORDS + N::B_WORDS;
+            at.x += 32 * N::SLAB_UNITS;
+            at.d += 16 * N::SLAB_UNITS;
+            at.low += S::slab_bytes(0);
+            at.high += S::slab_bytes(0);
+            at.matrix += S::slab_bytes(0);
         }
         __syncwarp();
     }
-    kg_cp_async_wait<0>();
-    __syncthreads();
+    *count = step;
 }
 
 template <class S>
-__global__ void __launch_bounds__(GEMM_THREADS, 2)
+__global__ void __launch_bounds__(32 * NARROW_WARPS, 1)
     gemm_narrow_kernel(const gemm_int8_args g)
 {
-    typedef typename narrow_shape<S>::H H;
     KG_SHARED_DYNAMIC(smem);
-    const int warp = threadIdx.x / 32;
-    const int64_t total = g.row_tiles * g.token_tiles * g.slabs;
+    const int warp = threadIdx.x / 32, rows = (int)(blockDim.x / 32) * NARROW_ROWS;
+    const int64_t total = g.row_tiles * g.slabs; /* one tile of tokens */
     const int64_t begin = gemm_begin(total, blockIdx.x, g.workers);
     const int64_t end = gemm_begin(total, (int64_t)blockIdx.x + 1, g.workers);
+    uint32_t table[4], count = 0;
+    narrow_table<typename S::format>::get(table);
+    kg_split_init((uint64_t *)smem, NARROW_X_STAGES, blockDim.x / 32);
 
     for (int64_t at = begin; at < end;) {
         const int64_t tile = at / g.slabs;
         const int slab0 = (int)(at % g.slabs);
         const int slab1 = (int)min((int64_t)g.slabs, slab0 + end - at);
-        const int64_t row0 = tile / g.token_tiles * GEMM_BM;
-        const int64_t t0 = tile % g.token_tiles * 16;
+        const int64_t row0 = tile * rows;
         float acc[1][2][4] = {};
-        narrow_segment<S>(g, smem, row0, t0, slab0, slab1, acc[0]);
+        narrow_segment<S>(g, smem, table, row0, slab0, slab1, &count, acc[0]);
         if (slab1 - slab0 == g.slabs)
-            gemm_store<H>(g.y + t0 * g.out + row0, g.out,
-                          (int)min((int64_t)GEMM_BM, g.out - row0),
-                          (int)min((int64_t)16, g.m - t0), nullptr, warp, 0, acc);
+            gemm_store<narrow_shape<S>>(g.y + row0, g.out,
+                                        (int)min((int64_t)rows, g.out - row0), (int)g.m,
+                                        nullptr, warp, 0, acc);
         else
-            gemm_store<H>(g.partial +
-                              ((int64_t)blockIdx.x * 2 + (at != begin)) * GEMM_BM * 16,
-                          GEMM_BM, GEMM_BM, 16, nullptr, warp, 0, acc);
+            gemm_store<narrow_shape<S>>(
+                g.partial + ((int64_t)blockIdx.x * 2 + (at != begin)) * GEMM_BM * 16,
+                GEMM_BM, GEMM_BM, 16, nullptr, warp, 0, acc);
         at += slab1 - slab0;
     }
 }

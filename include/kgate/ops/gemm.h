@@ -53,8 +53,8 @@ struct kg_gemm_ops {
     /* Bytes of workspace that int8 needs for m tokens in that form, with so many workers. */
     int (*int8_workspace)(int64_t m, int form, int workers, size_t *bytes);
 
-    /* The f16 mirror: weights dequantized once (Q8_0, Q4_K, Q5_K, Q6_K; n a multiple of the
-       block), f16 to nearest even. */
+    /* The f16 mirror: weights dequantized once (Q8_0, Q4_K, Q5_K, Q6_K, NVFP4; n a multiple
+       of the block), f16 to nearest even. That of NVFP4 is exact. */
     int (*mirror_f16)(int type, const void *w, void *mirror, int64_t n,
                       struct CUstream_st *stream);
     /* h[i] = f16(x[i]), to nearest even. */
@@ -118,6 +118,11 @@ struct kg_gemm_ops {
        scales [in/32][out] f32. Exact. */
     int (*mirror_q8_0)(const void *w, void *mirror, int64_t in, int64_t out,
                        struct CUstream_st *stream);
+
+    /* Activations of f16 from q8_1 codes, so that it multiplies what int8 does:
+       h[t][k] = f16(fl(d[t][k / 32] * q[t][k])), to nearest even. in: a multiple of 32. */
+    int (*q8_to_f16)(const int8_t *q, const float *d, void *h, int64_t m, int64_t in,
+                     struct CUstream_st *stream);
 };
 
 #endif
