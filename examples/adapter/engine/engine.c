@@ -46,7 +46,8 @@ int engine_quantize(engine *e, engine_chunk *chunks, const float *x, size_t n_va
         float amax = 0;
         int sum = 0;
         for (int i = 0; i < 32; i++)
-            amax = fmaxf(amax, fabsf(x[i]));
+            if (!(fabsf(x[i]) <= amax) && amax == amax) /* a NaN stays, and shows */
+                amax = fabsf(x[i]);
         float scale = amax / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
         for (int i = 0; i < 32; i++) {
             float code = rintf(x[i] * inverse); /* 0 * inf where the scale is subnormal */
