@@ -93,15 +93,14 @@ static const char *state(const struct kg_record_cell *c, char buffer[160])
 }
 
 /* The particulars, without the reason code that they may begin with; "" if there are none. */
-static const char *particulars(const struct kg_record_cell *c)
+static const char *particulars(const char *reason, const char *detail)
 {
-    size_t n = c->reason ? strlen(c->reason) : 0;
-    if (!c->detail)
+    size_t n = reason ? strlen(reason) : 0;
+    if (!detail)
         return "";
-    if (n && strncmp(c->detail, c->reason, n) == 0 &&
-        strncmp(c->detail + n, ": ", 2) == 0)
-        return c->detail + n + 2;
-    return c->detail;
+    if (n && strncmp(detail, reason, n) == 0 && strncmp(detail + n, ": ", 2) == 0)
+        return detail + n + 2;
+    return detail;
 }
 
 /* --against: whether the other provider fails the cell too. */
@@ -151,7 +150,8 @@ static void add_broken(struct kg_diff *d, const struct kg_record_cell *b,
     else
         c = kg_diff_add(d, KG_CHANGE_BROKEN, b, h, causes, "%s -> %s%s%.300s%s",
                         b ? state(b, from) : "absent", state(h, to),
-                        *particulars(h) ? ": " : "", particulars(h), on_the_other(h));
+                        *particulars(h->reason, h->detail) ? ": " : "",
+                        particulars(h->reason, h->detail), on_the_other(h));
     c->what = k ? k->name : NULL;
     c->head_value = k ? k->margin : (double)NAN;
     /* A crash, a hang or a NaN first, then by how far the bound was missed. */
@@ -175,8 +175,9 @@ static void compare_cells(struct kg_diff *d, const struct kg_diff_options *optio
              strcmp(h->reason, "tensor-missing") == 0))
             causes = KG_CAUSE_ARTIFACT;
         kg_diff_add(d, KG_CHANGE_COVERAGE_LOST, b, h, causes, "%s -> %s%s%.300s",
-                    state(b, from), state(h, to), *particulars(h) ? ": " : "",
-                    particulars(h))
+                    state(b, from), state(h, to),
+                    *particulars(h->reason, h->detail) ? ": " : "",
+                    particulars(h->reason, h->detail))
             ->weight = 1;
         return;
     }
@@ -223,7 +224,7 @@ static void add_gone(struct kg_diff *d, const struct kg_record_cell *b, unsigned
     else
         c = kg_diff_add(d, class, b, NULL, causes, "%s -> gone (section: %.40s%s%.200s)",
                         state(b, from), status, s->detail ? ": " : "",
-                        s->detail ? s->detail : "");
+                        particulars(status, s->detail));
     c->weight = 2;
 }
 
