@@ -452,5 +452,6 @@ void kg_dsv4_plan_synthetic(struct kg_plan *plan)
             &(struct kg_cell_spec){NULL, run_shape, &products[i], NULL, KG_CELL_ORDERED},
             "dsv4-native.gemm.%s.%s", products[i].id,
             products[i].group == 16 ? "nvfp4" : "mxfp4");
+    kg_dsv4_plan_special(plan);
     kg_dsv4_plan_bench(plan);
 }

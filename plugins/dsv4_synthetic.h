@@ -7,6 +7,8 @@
 #include "kgate/section.h"
 
 void kg_dsv4_plan_synthetic(struct kg_plan *plan);
+/* dsv4_special.c: NaN, ragged widths, and groups at the edge of the test of order. */
+void kg_dsv4_plan_special(struct kg_plan *plan);
 /* Shapes of the real model, for --bench; skipped on the emulated device. */
 void kg_dsv4_plan_bench(struct kg_plan *plan);
 

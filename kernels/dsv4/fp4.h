@@ -128,7 +128,7 @@ static __device__ inline uint32_t scale_bits(float scale)
 
 /* Four activation codes as two pairs of bf16 times `factor` (scale * 2^120, twice): codes 0 and
    2 in x[0], 1 and 3 in x[1]. An E4M3 magnitude shifted to bf16's place reads 2^-120 times its
-   value, subnormals too. The NaN codes do not come out as NaN: see needs_look. */
+   value, subnormals too. The NaN codes do not come out as NaN: see needs_look and kg_x_nans. */
 static __device__ inline void kg_x_pairs(uint32_t codes, uint32_t factor, uint32_t x[2])
 {
     x[0] = kg_bmul2((codes & 0x007f007fu) << 4 | (codes & 0x00800080u) << 8, factor);
@@ -139,6 +139,14 @@ static __device__ inline uint32_t x_factor(float scale)
 {
     const uint32_t high = __float_as_uint(scale * 0x1p120f) >> 16;
     return high | high << 16;
+}
+
+/* What kg_x_pairs leaves out: makes those of four codes NaN that are. */
+static __device__ inline void kg_x_nans(uint32_t codes, uint32_t x[2])
+{
+    const uint32_t nan = (codes & 0x7f7f7f7fu) + 0x01010101u;
+    x[0] |= (nan >> 7 & 0x00010001u) * 0x7fffu;
+    x[1] |= (nan >> 15 & 0x00010001u) * 0x7fffu;
 }
 
 /* The two bytes of bf16 magnitudes of e2m1 codes 0..3; those of 4..7 are immediates below.

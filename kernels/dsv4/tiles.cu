@@ -94,6 +94,7 @@ __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KI
                 codes = kg_load_u32(a.codes + row * a.k + j * GROUP + h * 16 + q * 4);
                 kg_x_pairs(codes, x_factor(a.scales[row * (a.k / 128) + j * GROUP / 128]),
                            x);
+                kg_x_nans(codes, x);
             }
             add_integers(codes, &sum, &bits);
             to[h * 4 * 32 * 2 + part / 2 * 32 * 2 + part % 2] = make_uint2(x[0], x[1]);
