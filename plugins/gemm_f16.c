@@ -1,38 +1,29 @@
 /*
- * The f16 mirror: products of halves are exact in f32. Bound against the f64 product of the
- * kernel's own halves: in / 16 instructions each add 16 products and the sum so far. What
- * rounding the hardware does inside is not documented; none loses more than one unit of the
- * last place of the largest partial sum per addition, at most 2^-23 of the sum of magnitudes.
- * A product passes 16 additions of its own instruction, the sum in / 16 more:
- * n = 16 + in / 16, u = 2^-23.
+ * The f16 mirror: one chain of mma over ascending k, as the grouped products have, hence their
+ * bound (oracle/grouped.h) against the f64 product of the kernel's own halves.
  */
 #include "plugins/gemm_f16.h"
 
 #include <math.h>
 
-static double f16_error(int64_t in)
-{
-    double nu = (16 + (double)in / 16) * 0x1p-23;
-    return nu / (1 - nu);
-}
+#include "plugins/oracle/grouped.h"
 
 void kg_gemm_check_f16(struct kg_gemm *g, const char *name, const float *y,
                        const uint16_t *mirror, const uint16_t *h)
 {
-    struct kg_cell *cell = g->cell;
-    const struct kg_oracle_type *f16 = kg_oracle_type(KG_TYPE_F16);
-    size_t n_in = (size_t)(g->w.in * g->m), n = (size_t)(g->w.out * g->m);
-    float *x = kg_alloc(cell, n_in * sizeof *x);
-    double *want = kg_alloc(cell, n * sizeof *want),
-           *bound = kg_alloc(cell, n * sizeof *bound);
+    const int32_t offsets[] = {0, (int32_t)g->m};
+    size_t n = (size_t)(g->w.out * g->m);
+    double *want = kg_alloc(g->cell, n * sizeof *want);
+    double *bound = kg_alloc(g->cell, n * sizeof *bound);
 
-    kg_oracle_dequantize(f16, h, x, (int64_t)n_in);
-    kg_oracle_must(
-        cell, kg_oracle_linear_f32(f16, mirror, x, want, bound, g->w.in, g->w.out, g->m));
-    double error = f16_error(g->w.in);
-    for (size_t i = 0; i < n; i++)
-        bound[i] = error * bound[i] + 0x1p-120;
-    kg_check_bound(cell, name, y, want, bound, n);
+    kg_oracle_grouped_all(&(struct kg_oracle_grouped){.groups = 1,
+                                                      .in = g->w.in,
+                                                      .out = g->w.out,
+                                                      .offsets = offsets,
+                                                      .w = mirror,
+                                                      .x = h},
+                          want, bound);
+    kg_check_bound(g->cell, name, y, want, bound, n);
 }
 
 /* A float to the nearest half, ties to even, by search in the 32768 values of its sign. */
@@ -68,6 +59,15 @@ void kg_gemm_check_halves(struct kg_cell *cell, const char *name, const float *x
     for (size_t i = 0; i < n; i++)
         want[i] = nearest_half(halves, x[i]);
     kg_check_exact(cell, name, got, want, n, sizeof *want);
+}
+
+/* Of the sum of magnitudes: in / 16 instructions each add 16 products and the sum so far, and
+   no addition loses more than the last place of the largest partial sum. A product passes
+   16 additions of its own instruction, the sum in / 16 more. */
+static double f16_error(int64_t in)
+{
+    double nu = (16 + (double)in / 16) * 0x1p-23;
+    return nu / (1 - nu);
 }
 
 /*
