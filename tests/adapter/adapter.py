@@ -72,8 +72,13 @@ def test_installed(k):
     expect("dtypes" in out, "kgate list of the installation: " + out)
     cells, _ = k.run("section", "--fast", "--device", "emu", "--only", "dtypes")
     expect("PASS" in verdicts(cells, "dtypes."), "kgate run --fast of the installation")
-    # Reduced models are not installed: without them cells are skipped, not failed.
+    # The reduced models are installed too; without them cells are skipped, not failed.
+    cells, _ = k.run("section", "--device", "emu", "--only", "dtype5")
+    expect(verdicts(cells, "") == {"PASS"}, "dtype5 of the installation")
+    data = next((k.folder / "moved").rglob("share/kgate/tests/data"))
+    data.rename(data.parent / "away")
     cells, _ = k.run("section", "--device", "emu", "--only", "dtypes")
+    (data.parent / "away").rename(data)
     reasons = {c["reason"] for c in cells.values() if c["verdict"] == "SKIP"}
     expect(reasons <= {"artifact-missing", "device-unsupported"} and
            "artifact-missing" in reasons, "skips of the installation: %s" % reasons)
@@ -195,13 +200,10 @@ def test_old_interfaces(k):
 
 
 def test_cublaslt(k):
-    cuda = pathlib.Path("/usr/local/cuda")
-    if not (cuda / "include/cublasLt.h").exists() and \
-            not list(cuda.parent.glob("cuda*/include/cublasLt.h")):
+    cuda = cuda_toolkit("cublasLt.h")
+    if cuda is None:
         print("cublaslt: no CUDA toolkit, not built")
         return
-    if not (cuda / "include/cublasLt.h").exists():
-        cuda = sorted(cuda.parent.glob("cuda*/include/cublasLt.h"))[-1].parents[1]
     k.make("cublaslt", "CUDA=%s" % cuda)
     words = ["./vendor.yaml", "--plugin-dir", "."]
     if os.path.exists("/dev/nvidia0"):
@@ -213,11 +215,45 @@ def test_cublaslt(k):
     expect("there is no device on this machine" in out, "no GPU: " + out)
 
 
+def cuda_toolkit(header):
+    for folder in [pathlib.Path("/usr/local/cuda"),
+                   *sorted(pathlib.Path("/usr/local").glob("cuda*"), reverse=True)]:
+        if (folder / "include" / header).exists():
+            return folder
+    return None
+
+
+def test_sdpa(k):
+    cuda = cuda_toolkit("cuda_runtime_api.h")
+    if cuda is None:
+        print("sdpa: no CUDA toolkit, not compiled")
+        return
+    folder = k.folder / "examples/sdpa"
+    sh("c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
+       "-DSDPA_PYTORCH=\"\"", *sh("pkg-config", "--cflags", "kgate", cwd=folder,
+                                 env=k.env).split(),
+       "-isystem", SOURCES / "tests/adapter/torch", "-isystem", cuda / "include", "sdpa.cpp",
+       cwd=folder)
+    torch = subprocess.run([sys.executable, "-c", "import torch; print(torch.version.cuda)"],
+                           text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if torch.returncode != 0 or torch.stdout.strip() in ("", "None"):
+        print("sdpa: no PyTorch with CUDA, checked against declarations only")
+        return
+    k.make("sdpa", "CUDA=%s" % cuda, "PYTHON=" + sys.executable)
+    words = ["full", "--only", "fa-prefill", "--provider", "./sdpa.so"]
+    if os.path.exists("/dev/nvidia0"):
+        cells, _ = k.run("sdpa", *words)
+        expect("PASS" in verdicts(cells, "") <= {"PASS", "SKIP"}, "PyTorch passes")
+        return
+    out = sh(k.kgate, "run", *words, cwd=folder, status=2)
+    expect("there is no device on this machine" in out, "no GPU: " + out)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         k = Installed(folder)
         for test in (test_installed, test_section, test_adapter, test_old_interfaces,
-                     test_cublaslt):
+                     test_cublaslt, test_sdpa):
             test(k)
             print("ok", test.__name__)
 
