@@ -197,6 +197,28 @@ static void run_wgmma_shape(struct kg_cell *cell, const void *row_)
     check_wgmma(cell, &g);
 }
 
+/* NVFP4 through f16 without a mirror. */
+static void run_f16_blocks(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+    struct kg_weights w =
+        kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out);
+    size_t n_w = (size_t)(w.in * w.out), n_x = (size_t)(w.in * row->m);
+    const float *x = kg_pr(cell, n_x, 71, 0.1f);
+    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+    struct kg_buf *dm = kg_output(cell, "mirror", n_w * 2);
+    struct kg_buf *dh = kg_output(cell, "h", n_x * 2);
+
+    KG_ARM(cell, "mirror", NULL,
+           KG_OPS(cell, gemm, mirror_f16)(row->type, kg_ptr(g.dw), kg_ptr(dm),
+                                          (int64_t)n_w, kg_stream(cell)));
+    KG_ARM(cell, "q8-to-f16", NULL,
+           KG_OPS(cell, gemm, q8_to_f16)(kg_ptr(g.dq), kg_ptr(g.dd), kg_ptr(dh), g.m,
+                                         w.in, kg_stream(cell)));
+    const uint16_t *h = kg_fetch(dh);
+    kg_gemm_check_f16_blocks(&g, kg_input(cell, "h-in", h, n_x * 2), kg_fetch(dm), h);
+}
+
 /*
  * The shapes of the speed tables, too large for the emulated device. 64 rows, from the first
  * to the last, are compared with the f64 product of the codes.
@@ -333,6 +355,11 @@ static const struct shape bench_shapes[] = {
     {KG_TYPE_Q4_K,  8192, 28672, 16 },
     {KG_TYPE_NVFP4, 8192, 28672, 16 },
 };
+static const struct shape f16_shapes[] = {
+    {KG_TYPE_NVFP4, 1152, 64,  16},
+    {KG_TYPE_NVFP4, 64,   17,  1 },
+    {KG_TYPE_NVFP4, 2112, 129, 15},
+};
 static const struct shape wgmma_shapes[] = {
     {KG_TYPE_Q8_0, 128,  64,  1  },
     {KG_TYPE_Q8_0, 1152, 192, 103},
@@ -359,6 +386,11 @@ static void plan(struct kg_plan *p)
     plan_shapes(p, run_large_sums, "large-sums", &large_shape, 1, 0);
     plan_shapes(p, run_bench, "bench", bench_shapes, COUNT(bench_shapes),
                 KG_CELL_OPTIONAL);
+    for (size_t i = 0; i < COUNT(f16_shapes); i++) /* not ordered, as those below */
+        kg_plan_addf(
+            p, &(struct kg_cell_spec){NULL, run_f16_blocks, &f16_shapes[i], NULL, 0},
+            "gemm-int8.f16-blocks.nvfp4.%dx%d-t%d", f16_shapes[i].in, f16_shapes[i].out,
+            f16_shapes[i].m);
     plan_shapes(p, run_wgmma_shape, "wgmma", wgmma_shapes, COUNT(wgmma_shapes),
                 KG_CELL_OPTIONAL);
     for (size_t i = 0; i < COUNT(tensors); i++)

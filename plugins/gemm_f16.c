@@ -101,3 +101,20 @@ void kg_gemm_check_f16_codes(struct kg_gemm *g, const char *name, const float *y
                    0x1p-25 * (1 + sum) * row[i % (size_t)g->w.out];
     kg_check_bound(g->cell, name, y, want, bound, n);
 }
+
+void kg_gemm_check_f16_blocks(struct kg_gemm *g, struct kg_buf *dh,
+                              const uint16_t *mirror, const uint16_t *h)
+{
+    struct kg_cell *cell = g->cell;
+    struct kg_cost cost = kg_gemm_cost(g, 2, "f16-mma");
+    struct kg_buf *dy =
+        kg_output(cell, "y-f16-blocks", (size_t)(g->w.out * g->m) * sizeof(float));
+
+    KG_ARM(cell, "f16-blocks", &cost,
+           KG_OPS(cell, gemm, f16_blocks)(g->w.type->type, kg_ptr(g->dw), kg_ptr(dh),
+                                          kg_ptr(dy), g->w.in, g->w.out, g->m,
+                                          kg_stream(cell)));
+    const float *y = kg_fetch(dy);
+    kg_gemm_check_f16(g, "f16-blocks.bound", y, mirror, h);
+    kg_gemm_check_f16_codes(g, "f16-blocks.codes", y);
+}

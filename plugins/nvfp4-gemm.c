@@ -64,7 +64,7 @@ static void run_w4a8_f16(struct kg_cell *cell, const void *row_)
 {
     const struct cell_row *row = row_;
 
-    if (kg_gemm_is_emulated(cell) && row->m > 64)
+    if (kg_gemm_is_emulated(cell) && row->m > 16)
         kg_skip(cell, "device-unsupported", "too slow on the emulated device");
     struct kg_gemm g = open_row(cell, row_, NULL);
     size_t n_w = (size_t)(g.w.in * g.w.out), n_x = (size_t)(g.w.in * g.m);
@@ -97,6 +97,8 @@ static void run_w4a8_f16(struct kg_cell *cell, const void *row_)
     kg_gemm_check_f16(&g, "f16.bound", y, mirror, h);
     kg_gemm_check_f16_codes(&g, "codes.bound", y);
     kg_gemm_check_band(&g, "band", y, 2e-2);
+    if (row->m <= 16)
+        kg_gemm_check_f16_blocks(&g, ih, mirror, h);
 }
 
 static void run_mmq(struct kg_cell *cell, const void *row_)

@@ -1,14 +1,15 @@
 /*
- * device/split_barrier.h: a barrier of a block's warps in two halves, in shared memory.
+ * device/split_barrier.h: barriers of a block's warps in two halves, in shared memory, and
+ * copies that arrive at them.
  *
  * One lane of each warp arrives when the warp has done its part; whoever needs all parts waits.
  * Between the two a warp goes on, so that warps need not be at the same place. Phases
  * alternate: the first wait has parity 0, the next 1, 0, ...; a phase must be waited for by all
- * before anyone arrives twice more. Every thread of the block initializes and waits.
+ * before anyone arrives twice more.
  *
- * Where there is no such instruction (the emulated device, compute capability below 9.0), the
- * arrival does nothing and the wait is a barrier of the block: all threads must then wait the
- * same number of times.
+ * Where there is no such instruction (the emulated device, compute capability below 9.0),
+ * KG_SPLIT_BARRIER is 0, there are no copies, the arrival does nothing and the wait is a
+ * barrier of the block: all threads must then wait the same number of times.
  */
 #ifndef KG_DEVICE_SPLIT_BARRIER_H
 #define KG_DEVICE_SPLIT_BARRIER_H
@@ -21,19 +22,22 @@
 #define KG_SPLIT_BARRIER 0
 #endif
 
-static __device__ __forceinline__ void kg_split_init(uint64_t *barrier, int n, int warps)
+/* By every thread of the block, before a __syncthreads(): n barriers of so many arrivals. */
+static __device__ __forceinline__ void kg_split_init(uint64_t *barrier, int n,
+                                                     int arrivals)
 {
 #if KG_SPLIT_BARRIER
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         for (int i = 0; i < n; i++)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
                              kg_shared_address(barrier + i)),
-                         "r"(warps)
+                         "r"(arrivals)
                          : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
 #else
-    (void)barrier, (void)n, (void)warps;
+    (void)barrier, (void)n, (void)arrivals;
 #endif
-    __syncthreads();
 }
 
 static __device__ __forceinline__ void kg_split_arrive(uint64_t *barrier)
@@ -66,5 +70,26 @@ static __device__ __forceinline__ void kg_split_wait(uint64_t *barrier, uint32_t
     __syncthreads();
 #endif
 }
+
+#if KG_SPLIT_BARRIER
+/* One arrival; the phase then also waits for `bytes` of copies. */
+static __device__ __forceinline__ void kg_split_expect(uint64_t *barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     kg_shared_address(barrier)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/* Copies to shared memory, by one thread; addresses and bytes are multiples of 16. */
+static __device__ __forceinline__ void kg_split_load(void *shared, const void *global,
+                                                     uint32_t bytes, uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(kg_shared_address(shared)),
+                 "l"(global), "r"(bytes), "r"(kg_shared_address(barrier))
+                 : "memory");
+}
+#endif
 
 #endif

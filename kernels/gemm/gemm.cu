@@ -149,4 +149,5 @@ const struct kg_gemm_ops kg_gemm_table = {
     sm90_q8_0,
     gemm_mirror_q8_0,
     gemm_q8_to_f16,
+    gemm_f16_blocks,
 };

@@ -52,24 +52,28 @@ static inline int narrow_warps(int64_t out, int most)
     return best;
 }
 
-template <class S>
-static int gemm_run_narrow(const gemm_int8_args &args, struct CUstream_st *stream)
+/* The tile form of a narrow product; the rest of g is filled in. */
+template <class F>
+static int gemm_launch_narrow(gemm_int8_args g, struct CUstream_st *stream)
 {
-    typedef narrow_shape<S> N;
-    gemm_int8_args g = args;
+    typedef narrow_memory<F> M;
+    const int warps = narrow_warps(g.out, M::MOST), rows = NARROW_ROWS * warps;
+    g.row_tiles = (g.out + rows - 1) / rows;
+    g.workers = g.row_tiles;
+    return KG_LAUNCH(stream, (unsigned)g.workers, 32 * warps, M::bytes(warps),
+                     (gemm_narrow_kernel<F>), g);
+}
+
+template <class S>
+static int gemm_run_narrow(const gemm_int8_args &g, struct CUstream_st *stream)
+{
+    typedef narrow_int8<S> F;
     const int64_t tiles = g.row_tiles * g.token_tiles;
-    const bool cut = g.workers != tiles;
-    int warps = GEMM_BM / NARROW_ROWS; /* a cut tile has 128 rows */
-    if (!cut) {
-        const int fit = (NARROW_MEMORY - N::WARPS_AT) / N::WARP;
-        warps = narrow_warps(g.out, gemm_min(fit, NARROW_WARPS));
-        g.row_tiles = (g.out + NARROW_ROWS * warps - 1) / (NARROW_ROWS * warps);
-        g.workers = g.row_tiles;
-    }
-    KG_TRY(KG_LAUNCH(stream, (unsigned)g.workers, 32 * warps, N::bytes(warps),
-                     (gemm_narrow_kernel<S>), g));
-    if (!cut)
-        return KG_OK;
+    const int warps = GEMM_BM / NARROW_ROWS; /* a cut tile has 128 rows */
+    if (g.workers == tiles)
+        return gemm_launch_narrow<F>(g, stream);
+    KG_TRY(KG_LAUNCH(stream, (unsigned)g.workers, 32 * warps,
+                     narrow_memory<F>::bytes(warps), (gemm_narrow_kernel<F>), g));
     return KG_LAUNCH(stream, (unsigned)tiles, GEMM_THREADS, 0,
                      (gemm_int8_fixup_kernel<16>), g);
 }
@@ -112,6 +116,8 @@ int gemm_q8_to_f16(const int8_t *q, const float *d, void *h, int64_t m, int64_t 
                    struct CUstream_st *stream);
 int gemm_f16(const void *mirror, const void *h, float *y, int64_t in, int64_t out,
              int64_t m, struct CUstream_st *stream);
+int gemm_f16_blocks(int type, const void *w, const void *h, float *y, int64_t in,
+                    int64_t out, int64_t m, struct CUstream_st *stream);
 int nvfp4_channels(const float *x, int64_t m, int64_t in, int k, float *amax,
                    int32_t *channels, struct CUstream_st *stream);
 int nvfp4_quantize(const float *x, int64_t m, int64_t in, const int32_t *skip, int k,

@@ -59,16 +59,6 @@ static __device__ inline void narrow_lookup(uint32_t v, const uint32_t table[4],
     lookup16(v, table[0], table[1], table[2], table[3], &c[0], &c[1]);
 }
 
-template <>
-struct narrow_codes<from_blocks<fmt_q8_0, 128>> {
-    static __device__ inline void load(const uint8_t *p, int part, int t,
-                                       const uint32_t *, uint32_t c[2])
-    {
-        load_words<1>(p + 34 * part + 2 + 4 * t, &c[0]);
-        load_words<1>(p + 34 * part + 18 + 4 * t, &c[1]);
-    }
-};
-
 static __device__ inline void split_q4_0(uint32_t v, uint32_t c[2])
 {
     c[0] = bytes_minus(v & 0x0f0f0f0fu, 8);
@@ -205,9 +195,9 @@ struct narrow_scales<from_blocks<fmt_q5_k, 256>> : narrow_k_scales {
    of a code are those of an f32 that is 2^119 too small. */
 struct narrow_nvfp4_scales {
     uint32_t w[4];
-    __device__ inline narrow_nvfp4_scales(const uint8_t *p, int pitch)
+    __device__ inline narrow_nvfp4_scales(const uint8_t *p, int pitch, int blocks = 4)
     {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < blocks; i++) {
             const uint32_t v = kg_load_u32(p + pitch * i);
             const uint32_t other =
                 ((((v ^ 0x7f7f7f7fu) & 0x7f7f7f7fu) + 0x7f7f7f7fu) | v) & 0x80808080u;
@@ -263,6 +253,32 @@ struct narrow_fragments {
     }
 };
 
+/* 34 part + 2 bytes behind p: which words those are in does not depend on the part if p is
+   rounded to a word before it for odd parts, after it for even ones. */
+template <>
+struct narrow_fragments<from_blocks<fmt_q8_0, 128>> {
+    static __device__ inline void row(const uint8_t *p, int part, int t, uint32_t *first,
+                                      uint32_t *second)
+    {
+        p += 2 * (~part & 1);
+        const uint32_t odd = (uint32_t)((uintptr_t)p & 2), shift = odd * 8;
+        const uint8_t *words = p - odd + 34 * part + 2 * (part & 1) + 4 * t;
+        *first = __funnelshift_r(kg_load_u32(words), kg_load_u32(words + 4), shift);
+        *second =
+            __funnelshift_r(kg_load_u32(words + 16), kg_load_u32(words + 20), shift);
+    }
+    static __device__ inline void load(const uint8_t *low, const uint8_t *high,
+                                       const uint8_t *, int part, int t, const uint32_t *,
+                                       uint32_t a[2][4])
+    {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            row(low, part + i, t, &a[i][0], &a[i][2]);
+            row(high, part + i, t, &a[i][1], &a[i][3]);
+        }
+    }
+};
+
 /* Where 32 bytes have two units, aligned to 16. */
 template <>
 struct narrow_fragments<from_blocks<fmt_q4_k, 256>> {
@@ -299,27 +315,16 @@ enum {
     NARROW_ROWS = 16, /* of a warp */
     NARROW_STAGES = 2,
     NARROW_X_STAGES = 4,
-    NARROW_WARPS = 16,         /* at most in a block, one block a multiprocessor */
-    NARROW_MEMORY = 227 * 1024 /* of a block */
+    NARROW_WARPS = 16,        /* at most in a block, one block a multiprocessor */
+    NARROW_LIMIT = 227 * 1024 /* bytes of a block */
 };
 
+/* The weights of a warp: a ring of steps of two slabs of 16 rows. */
 template <class S>
 struct narrow_shape {
-    typedef typename S::format T;
     enum {
-        MI = 1, /* for gemm_store */
-        NI = 2,
         SLAB_UNITS = S::SLAB / 32,
         UNITS = 2 * SLAB_UNITS, /* of a step */
-        GROUPS = 32 / T::GROUP,
-        PERMUTED = (int)T::TYPE == (int)KG_TYPE_NVFP4,
-        X_PITCH = 32 * UNITS + 16,
-        X_BYTES = 16 * X_PITCH,
-        D_BYTES = UNITS * 16 * 4,
-        X_STAGE = X_BYTES + D_BYTES * (T::MINIMUM ? 2 : 1),
-        A_WORDS = SLAB_UNITS * GROUPS * 16 + 16, /* of a slab; 16 for the banks */
-        B_WORDS = T::MINIMUM ? SLAB_UNITS * 16 + 16 : 0,
-        SCALES = 2 * 4 * (A_WORDS + B_WORDS), /* of one warp */
     };
     static constexpr __host__ __device__ int chunks(int s)
     {
@@ -334,14 +339,30 @@ struct narrow_shape {
     enum {
         RAW0 = NARROW_ROWS * pitch(0),
         RAW = RAW0 + (S::STREAMS == 2 ? NARROW_ROWS * pitch(1) : 0),
-        WARP = NARROW_STAGES * RAW + SCALES,
-        X_AT = 128, /* the barriers are in front */
-        WARPS_AT = X_AT + NARROW_X_STAGES * X_STAGE,
+    };
+};
+
+/* Shared memory of a form F: barriers, activations, and for each warp its ring and scales. */
+template <class F>
+struct narrow_memory {
+    enum {
+        RINGS_AT = 32, /* barriers of the rings; those of the activations are in front */
+        X_AT = 384,
+        WARPS_AT = X_AT + NARROW_X_STAGES * F::X_STAGE,
+        RING = NARROW_STAGES * narrow_shape<typename F::source>::RAW,
+        WARP = RING + F::SCALES,
+        FIT = (NARROW_LIMIT - WARPS_AT) / WARP,
+        MOST = FIT < NARROW_WARPS ? FIT : NARROW_WARPS, /* warps of a block */
     };
     static constexpr __host__ __device__ int bytes(int warps)
     {
         return WARPS_AT + warps * WARP;
     }
+};
+
+/* Of the fragments of a warp, for gemm_store. */
+struct narrow_tile {
+    enum { MI = 1, NI = 2 };
 };
 
 /* Starts the copy of chunks FIRST and up of a step of 16 rows of stream ST: as many lanes a
@@ -408,119 +429,54 @@ static __device__ inline void narrow_copy_stream(const gemm_int8_args &g,
     }
 }
 
+/* One row of a stream a lane, by bulk copies, where everything is aligned to 16. */
+template <class S, int ST>
+static __device__ inline void narrow_bulk_stream(const gemm_int8_args &g,
+                                                 unsigned char *to, int64_t row0,
+                                                 int slab, uint64_t *barrier)
+{
+#if KG_SPLIT_BARRIER
+    const int r = threadIdx.x % 32;
+    if (r < NARROW_ROWS)
+        kg_split_load(to + r * narrow_shape<S>::pitch(ST),
+                      g.w[ST] + (row0 + r) * g.row_bytes[ST] +
+                          (int64_t)slab * S::slab_bytes(ST),
+                      2 * S::slab_bytes(ST), barrier);
+#else
+    (void)g, (void)to, (void)row0, (void)slab, (void)barrier;
+#endif
+}
+
+/* Starts the copy of the step at `slab` of the warp's rows. True: it arrives at the barrier;
+   false: it belongs to the current group of cp.async. */
 template <class S>
-static __device__ inline void narrow_copy_w(const gemm_int8_args &g, unsigned char *stage,
-                                            int64_t row0, int slab, int slab1)
+static __device__ inline bool narrow_copy_w(const gemm_int8_args &g, unsigned char *stage,
+                                            int64_t row0, int slab, int slab1,
+                                            uint64_t *barrier)
 {
     typedef narrow_shape<S> N;
+    constexpr int first = S::slab_bytes(0), second = S::slab_bytes(S::STREAMS - 1);
+    constexpr int bytes = 2 * (first + (S::STREAMS == 2 ? second : 0));
     const bool full = slab + 2 <= slab1 && (slab + 2) * N::SLAB_UNITS <= g.units;
+    if (KG_SPLIT_BARRIER && 2 * first % 16 == 0 && 2 * second % 16 == 0 && full &&
+        row0 + NARROW_ROWS <= g.out &&
+        ((g.row_bytes[0] | g.row_bytes[S::STREAMS - 1] | slab * first | slab * second) &
+         15) == 0) {
+#if KG_SPLIT_BARRIER
+        if (threadIdx.x % 32 == 0)
+            kg_split_expect(barrier, NARROW_ROWS * bytes);
+        __syncwarp();
+#endif
+        narrow_bulk_stream<S, 0>(g, stage, row0, slab, barrier);
+        if (S::STREAMS == 2)
+            narrow_bulk_stream<S, S::STREAMS - 1>(g, stage + N::RAW0, row0, slab,
+                                                  barrier);
+        return true;
+    }
     narrow_copy_stream<S, 0>(g, stage, row0, slab, full);
     if (S::STREAMS == 2)
         narrow_copy_stream<S, S::STREAMS - 1>(g, stage + N::RAW0, row0, slab, full);
-}
-
-/* Starts the copy of one step of activations: a warp takes every so manieth token. Nothing is
-   read of a token or unit that is not there. */
-template <class S>
-static __device__ inline void narrow_copy_x(const gemm_int8_args &g, unsigned char *x,
-                                            int unit0)
-{
-    typedef narrow_shape<S> N;
-    typedef typename S::format T;
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    const int units = min((int)N::UNITS, g.units - unit0);
-    const int u = lane % N::UNITS; /* scales in the first lanes, sums in the others */
-    const float *const scales = (T::MINIMUM && lane >= N::UNITS ? g.s : g.d) + u;
-    unsigned char *const scales_to =
-        x + (N::X_BYTES + lane / N::UNITS * N::D_BYTES + u * 64);
-#pragma unroll 1
-    for (int t = threadIdx.x / 32; t < 16; t += warps) {
-        const int left = t < (int)g.m ? units : 0;
-        const uint32_t at = (uint32_t)t * (uint32_t)g.units + (uint32_t)unit0;
-        const int8_t *const q = g.q + (uint64_t)at * 32;
-        unsigned char *const to = x + t * N::X_PITCH;
-        if (N::PERMUTED) { /* words 0 1 4 5 2 3 6 7 of a unit, two at a time */
-            const int p = lane % 4, place = lane - p + (p >> 1 | (p & 1) << 1);
-#pragma unroll
-            for (int j = 0; j < N::UNITS / 8; j++)
-                kg_cp_async_8(to + 256 * j + 8 * place, q + 256 * j + 8 * lane,
-                              lane / 4 + 8 * j < left ? 8 : 0);
-        } else if (N::UNITS == 16 || lane < 2 * N::UNITS) {
-            kg_cp_async_16(to + 16 * lane, q + 16 * lane, lane / 2 < left ? 16 : 0);
-        }
-        if (lane < N::UNITS * (T::MINIMUM ? 2 : 1))
-            kg_cp_async_4(scales_to + 4 * t, scales + at, u < left ? 4 : 0);
-    }
-}
-
-/* What a thread reads of a slab: the scales of its rows, x and its address in ldmatrix, d and
-   s of its tokens, and its rows (narrow_fragments). */
-struct narrow_place {
-    const float *scales;
-    const unsigned char *x;
-    const float *d;
-    const uint8_t *low, *high, *matrix;
-};
-
-/* Units part and part + 1 of a slab, the second only if `both`. */
-template <class S>
-static __device__ inline void narrow_pair(const narrow_place &at, const uint32_t *table,
-                                          int part, bool both, float acc[2][4])
-{
-    typedef narrow_shape<S> N;
-    typedef typename S::format T;
-    const int lane = threadIdx.x % 32, tig = lane % 4;
-    uint32_t a[2][4];
-    narrow_fragments<S>::load(at.low, at.high, at.matrix, part, tig, table, a);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if (i == 1 && !both)
-            break;
-        const int u = part + i;
-        uint32_t b[N::GROUPS][4];
-        kg_ldmatrix_x4(b[0], at.x + u * 32);
-        if (N::PERMUTED) {
-#pragma unroll
-            for (int r = 0; r < 4; r++) {
-                b[N::GROUPS - 1][r] = tig < 2 ? 0u : b[0][r];
-                b[0][r] = tig < 2 ? b[0][r] : 0u;
-            }
-        }
-        const float2 d[2] = {*(const float2 *)(at.d + u * 16),
-                             *(const float2 *)(at.d + u * 16 + 8)};
-#pragma unroll
-        for (int group = 0; group < N::GROUPS; group++) {
-            const float2 v = *(const float2 *)(at.scales + (u * N::GROUPS + group) * 16);
-            const float c0 = -(v.x * GEMM_MAGIC), c1 = -(v.y * GEMM_MAGIC);
-#pragma unroll
-            for (int ni = 0; ni < 2; ni++) {
-                int dot[4];
-                if (T::GROUP == 32 || N::PERMUTED)
-                    kg_mma_s8_16832_from(dot, a[i], b[group] + 2 * ni, GEMM_MAGIC_BITS);
-                else
-                    kg_mma_s8_16816_from(dot, a[i] + 2 * group, b[0] + 2 * ni + group,
-                                         GEMM_MAGIC_BITS);
-                float *to = acc[ni];
-                to[0] = gemm_fold(to[0], dot[0], v.x, c0, d[ni].x);
-                to[1] = gemm_fold(to[1], dot[1], v.x, c0, d[ni].y);
-                to[2] = gemm_fold(to[2], dot[2], v.y, c1, d[ni].x);
-                to[3] = gemm_fold(to[3], dot[3], v.y, c1, d[ni].y);
-            }
-        }
-        if (T::MINIMUM) {
-            const float2 m = *(const float2 *)(at.scales + N::A_WORDS + u * 16);
-#pragma unroll
-            for (int ni = 0; ni < 2; ni++) {
-                const float2 s =
-                    *(const float2 *)(at.d + N::D_BYTES / 4 + u * 16 + 8 * ni);
-                float *to = acc[ni];
-                to[0] = fmaf(m.x, s.x, to[0]);
-                to[1] = fmaf(m.x, s.y, to[1]);
-                to[2] = fmaf(m.y, s.x, to[2]);
-                to[3] = fmaf(m.y, s.y, to[3]);
-            }
-        }
-    }
+    return false;
 }
 
 /* The bytes of row r of the warp in a stage (stream ST). */
@@ -538,56 +494,234 @@ static __device__ inline const uint8_t *narrow_row(const gemm_int8_args &g,
     return stage;
 }
 
-/* The scales of a step: a lane has a slab of a row. */
-template <class S>
-static __device__ inline void narrow_unpack_scales(const gemm_int8_args &g, float *scales,
-                                                   const unsigned char *stage,
-                                                   int64_t row0, int slab)
-{
-    typedef narrow_shape<S> N;
-    typedef typename S::format T;
-    const int r = threadIdx.x % 16, half = threadIdx.x / 16 % 2;
-    const narrow_scales<S> from(narrow_row<S, 0>(g, stage, row0, r, slab) +
-                                    half * S::slab_bytes(0),
-                                narrow_row<S, S::STREAMS - 1>(g, stage, row0, r, slab) +
-                                    half * S::slab_bytes(S::STREAMS - 1));
-    scales += gemm_scale_slot(r) + half * (N::A_WORDS + N::B_WORDS);
-#pragma unroll
-    for (int n = 0; n < N::SLAB_UNITS; n++) {
-        float a[2], b;
-        from.get(n, a, &b);
-#pragma unroll
-        for (int group = 0; group < N::GROUPS; group++)
-            scales[(n * N::GROUPS + group) * 16] = a[group];
-        if (T::MINIMUM)
-            scales[N::A_WORDS + n * 16] = b;
-    }
-}
+/* What a thread reads of a slab: the scales of its rows, x and its address in ldmatrix, d and
+   s of its tokens, and its rows (narrow_fragments). */
+struct narrow_place {
+    const float *scales;
+    const unsigned char *x;
+    const float *d;
+    const uint8_t *low, *high, *matrix;
+};
 
-/* The segment of slabs [slab0, slab1) of 16 rows of the warp. count: steps that the block has
-   behind it; so many times have the split barriers been used. */
+/* The int8 form of the law in int8.h. */
 template <class S>
-static __device__ inline void
-narrow_segment(const gemm_int8_args &g, unsigned char *smem, const uint32_t *table,
-               int64_t row0, int slab0, int slab1, uint32_t *count, float acc[2][4])
-{
+struct narrow_int8 {
+    typedef S source;
+    typedef typename S::format T;
     typedef narrow_shape<S> N;
+    enum {
+        SLAB_UNITS = N::SLAB_UNITS,
+        UNITS = N::UNITS,
+        GROUPS = 32 / T::GROUP,
+        PERMUTED = (int)T::TYPE == (int)KG_TYPE_NVFP4,
+        X_PITCH = 32 * UNITS + 16,
+        X_BYTES = 16 * X_PITCH,
+        D_BYTES = UNITS * 34 * 4, /* [unit][two copies][token], two words between units */
+        X_STAGE = X_BYTES + D_BYTES * (T::MINIMUM ? 2 : 1),
+        A_WORDS = SLAB_UNITS * GROUPS * 16,                /* of a slab */
+        B_WORDS = (T::MINIMUM ? SLAB_UNITS * 16 : 0) + 16, /* 16 for the banks */
+        SCALES = 2 * 4 * (A_WORDS + B_WORDS),              /* of one warp */
+    };
+    uint32_t table[4];
+
+    __device__ inline narrow_int8()
+    {
+        narrow_table<T>::get(table);
+    }
+
+    /* Starts the copy of one step of activations: a warp takes every so manieth token. Nothing is
+   read of a token or unit that is not there. */
+    static __device__ inline void copy_x(const gemm_int8_args &g, unsigned char *x,
+                                         int unit0)
+    {
+        const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+        const int units = min((int)UNITS, g.units - unit0);
+        const int u = lane % UNITS; /* scales in the first lanes, sums in the others */
+        const float *const scales = (T::MINIMUM && lane >= UNITS ? g.s : g.d) + u;
+        unsigned char *const scales_to = x + (X_BYTES + lane / UNITS * D_BYTES + u * 136);
+#pragma unroll 1
+        for (int t = threadIdx.x / 32; t < 16; t += warps) {
+            const int left = t < (int)g.m ? units : 0;
+            const uint32_t at = (uint32_t)t * (uint32_t)g.units + (uint32_t)unit0;
+            const int8_t *const q = g.q + (uint64_t)at * 32;
+            unsigned char *const to = x + t * X_PITCH;
+            if (PERMUTED) { /* words 0 1 4 5 2 3 6 7 of a unit, two at a time */
+                const int p = lane % 4, place = lane - p + (p >> 1 | (p & 1) << 1);
+#pragma unroll
+                for (int j = 0; j < UNITS / 8; j++)
+                    kg_cp_async_8(to + 256 * j + 8 * place, q + 256 * j + 8 * lane,
+                                  lane / 4 + 8 * j < left ? 8 : 0);
+            } else if (UNITS == 16 || lane < 2 * UNITS) {
+                kg_cp_async_16(to + 16 * lane, q + 16 * lane, lane / 2 < left ? 16 : 0);
+            }
+            if (lane < UNITS * (T::MINIMUM ? 2 : 1)) {
+                kg_cp_async_4(scales_to + 4 * t, scales + at, u < left ? 4 : 0);
+                kg_cp_async_4(scales_to + 4 * t + 64, scales + at, u < left ? 4 : 0);
+            }
+        }
+    }
+
+    /* Units part and part + 1 of a slab, the second only if `both`. */
+    static __device__ inline void pair(const narrow_place &at, const uint32_t *table,
+                                       int part, bool both, float acc[2][4])
+    {
+        const int lane = threadIdx.x % 32, tig = lane % 4;
+        uint32_t a[2][4];
+        narrow_fragments<S>::load(at.low, at.high, at.matrix, part, tig, table, a);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (i == 1 && !both)
+                break;
+            const int u = part + i;
+            uint32_t b[GROUPS][4];
+            kg_ldmatrix_x4(b[0], at.x + u * 32);
+            if (PERMUTED) {
+#pragma unroll
+                for (int r = 0; r < 4; r++) {
+                    b[GROUPS - 1][r] = tig < 2 ? 0u : b[0][r];
+                    b[0][r] = tig < 2 ? b[0][r] : 0u;
+                }
+            }
+            const float2 d[2] = {*(const float2 *)(at.d + u * 34),
+                                 *(const float2 *)(at.d + u * 34 + 8)};
+#pragma unroll
+            for (int group = 0; group < GROUPS; group++) {
+                const float2 v = *(const float2 *)(at.scales + (u * GROUPS + group) * 16);
+                const float c0 = -(v.x * GEMM_MAGIC), c1 = -(v.y * GEMM_MAGIC);
+#pragma unroll
+                for (int ni = 0; ni < 2; ni++) {
+                    int dot[4];
+                    if (T::GROUP == 32 || PERMUTED)
+                        kg_mma_s8_16832_from(dot, a[i], b[group] + 2 * ni,
+                                             GEMM_MAGIC_BITS);
+                    else
+                        kg_mma_s8_16816_from(dot, a[i] + 2 * group, b[0] + 2 * ni + group,
+                                             GEMM_MAGIC_BITS);
+                    float *to = acc[ni];
+                    to[0] = gemm_fold(to[0], dot[0], v.x, c0, d[ni].x);
+                    to[1] = gemm_fold(to[1], dot[1], v.x, c0, d[ni].y);
+                    to[2] = gemm_fold(to[2], dot[2], v.y, c1, d[ni].x);
+                    to[3] = gemm_fold(to[3], dot[3], v.y, c1, d[ni].y);
+                }
+            }
+            if (T::MINIMUM) {
+                const float2 m = *(const float2 *)(at.scales + A_WORDS + u * 16);
+#pragma unroll
+                for (int ni = 0; ni < 2; ni++) {
+                    const float2 s =
+                        *(const float2 *)(at.d + D_BYTES / 4 + u * 34 + 8 * ni);
+                    float *to = acc[ni];
+                    to[0] = fmaf(m.x, s.x, to[0]);
+                    to[1] = fmaf(m.x, s.y, to[1]);
+                    to[2] = fmaf(m.y, s.x, to[2]);
+                    to[3] = fmaf(m.y, s.y, to[3]);
+                }
+            }
+        }
+    }
+
+    /* The scales of a step: a lane has a slab of a row. */
+    static __device__ inline void unpack_scales(const gemm_int8_args &g, float *scales,
+                                                const unsigned char *stage, int64_t row0,
+                                                int slab)
+    {
+        const int r = threadIdx.x % 16, half = threadIdx.x / 16 % 2;
+        const narrow_scales<S> from(
+            narrow_row<S, 0>(g, stage, row0, r, slab) + half * S::slab_bytes(0),
+            narrow_row<S, S::STREAMS - 1>(g, stage, row0, r, slab) +
+                half * S::slab_bytes(S::STREAMS - 1));
+        scales += gemm_scale_slot(r) + half * (A_WORDS + B_WORDS);
+#pragma unroll
+        for (int n = 0; n < SLAB_UNITS; n++) {
+            float a[2], b;
+            from.get(n, a, &b);
+#pragma unroll
+            for (int group = 0; group < GROUPS; group++)
+                scales[(n * GROUPS + group) * 16] = a[group];
+            if (T::MINIMUM)
+                scales[A_WORDS + n * 16] = b;
+        }
+    }
+
+    static __device__ inline void finish(float[2][4])
+    {
+    }
+
+    /* One step: `units` units from slab on, of which the copies have landed. */
+    __device__ inline void step(const gemm_int8_args &g, float *scales,
+                                const unsigned char *stage, const unsigned char *x,
+                                int64_t row0, int slab, int units, float acc[2][4]) const
+    {
+        const int lane = threadIdx.x % 32;
+        unpack_scales(g, scales, stage, row0, slab);
+        __syncwarp();
+        narrow_place at = {
+            scales + 2 * (lane / 4),
+            x + ((lane >> 4) * 8 + lane % 8) * X_PITCH + (lane >> 3 & 1) * 16,
+            (const float *)(x + X_BYTES) + lane / 16 * 16 + 2 * (lane % 4),
+            narrow_row<S, 0>(g, stage, row0, lane / 4, slab),
+            narrow_row<S, 0>(g, stage, row0, lane / 4 + 8, slab),
+            stage + lane % 16 * narrow_shape<S>::pitch(0) + lane / 16 * 16,
+        };
+#pragma unroll 1
+        for (int half = 0; half < 2 && units > 0; half++) {
+            if (units >= SLAB_UNITS) {
+#pragma unroll
+                for (int part = 0; part < SLAB_UNITS; part += 2)
+                    pair(at, table, part, true, acc);
+            } else {
+#pragma unroll 1
+                for (int part = 0; part < units; part += 2)
+                    pair(at, table, part, part + 1 < units, acc);
+            }
+            units -= SLAB_UNITS;
+            at.scales += A_WORDS + B_WORDS;
+            at.x += 32 * SLAB_UNITS;
+            at.d += 34 * SLAB_UNITS;
+            at.low += S::slab_bytes(0);
+            at.high += S::slab_bytes(0);
+            at.matrix += S::slab_bytes(0);
+        }
+    }
+};
+
+/* Steps of the block so far, by which the barriers of the activations have been used, and the
+   parities that the barriers of the warp's ring will have next. */
+struct narrow_done {
+    uint32_t steps, parities;
+};
+
+/* The segment of slabs [slab0, slab1) of 16 rows of the warp. done: what the block and the
+   warp have behind them. */
+template <class F>
+static __device__ inline void
+narrow_segment(const F &form, const gemm_int8_args &g, unsigned char *smem, int64_t row0,
+               int slab0, int slab1, struct narrow_done *done, float acc[2][4])
+{
+    typedef typename F::source S;
+    typedef narrow_shape<S> N;
+    typedef narrow_memory<F> M;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint64_t *const landed = (uint64_t *)smem;
-    unsigned char *const xs = smem + N::X_AT;
-    unsigned char *const ring = smem + N::WARPS_AT + warp * N::WARP;
-    float *const scales = (float *)(ring + NARROW_STAGES * N::RAW);
-    uint32_t step = *count;
+    unsigned char *const xs = smem + M::X_AT;
+    unsigned char *const ring = smem + M::WARPS_AT + warp * M::WARP;
+    uint64_t *const at_ring = (uint64_t *)(smem + M::RINGS_AT) + NARROW_STAGES * warp;
+    float *const scales = (float *)(ring + M::RING);
+    uint32_t step = done->steps;
     row0 += warp * NARROW_ROWS;
     for (int i = 0; i < 2 && slab0 + 2 * i < slab1; i++)
-        narrow_copy_x<S>(g, xs + (step + i) % NARROW_X_STAGES * N::X_STAGE,
-                         (slab0 + 2 * i) * N::SLAB_UNITS);
-    narrow_copy_w<S>(g, ring, row0, slab0, slab1);
+        F::copy_x(g, xs + (step + i) % NARROW_X_STAGES * F::X_STAGE,
+                  (slab0 + 2 * i) * N::SLAB_UNITS);
+    bool bulk = narrow_copy_w<S>(g, ring, row0, slab0, slab1, at_ring);
     kg_cp_async_commit();
     int slot = 0;
     for (int slab = slab0; slab < slab1; slab += 2, step++) {
         kg_cp_async_wait<0>();
         __syncwarp();
+        if (bulk) {
+            kg_split_wait(at_ring + slot, done->parities >> slot & 1);
+            done->parities ^= 1u << slot;
+        }
         /* this warp's part of the activations of the next step is there */
         if (lane == 0) {
             if (slab == slab0)
@@ -598,62 +732,37 @@ narrow_segment(const gemm_int8_args &g, unsigned char *smem, const uint32_t *tab
         const unsigned char *stage = ring + slot * N::RAW;
         slot ^= 1;
         if (slab + 2 < slab1)
-            narrow_copy_w<S>(g, ring + slot * N::RAW, row0, slab + 2, slab1);
-        narrow_unpack_scales<S>(g, scales, stage, row0, slab);
+            bulk = narrow_copy_w<S>(g, ring + slot * N::RAW, row0, slab + 2, slab1,
+                                    at_ring + slot);
         kg_split_wait(landed + step % NARROW_X_STAGES, step / NARROW_X_STAGES & 1);
         /* so all are done with the step before the last, whose buffer this is */
         if (slab + 4 < slab1)
-            narrow_copy_x<S>(g, xs + (step + 2) % NARROW_X_STAGES * N::X_STAGE,
-                             (slab + 4) * N::SLAB_UNITS);
+            F::copy_x(g, xs + (step + 2) % NARROW_X_STAGES * F::X_STAGE,
+                      (slab + 4) * N::SLAB_UNITS);
         kg_cp_async_commit();
-        __syncwarp();
-
-        const unsigned char *x = xs + step % NARROW_X_STAGES * N::X_STAGE;
-        narrow_place at = {
-            scales + 2 * (lane / 4),
-            x + ((lane >> 4) * 8 + lane % 8) * N::X_PITCH + (lane >> 3 & 1) * 16,
-            (const float *)(x + N::X_BYTES) + 2 * (lane % 4),
-            narrow_row<S, 0>(g, stage, row0, lane / 4, slab),
-            narrow_row<S, 0>(g, stage, row0, lane / 4 + 8, slab),
-            stage + lane % 16 * N::pitch(0) + lane / 16 * 16,
-        };
-        int units = min((slab1 - slab) * N::SLAB_UNITS, g.units - slab * N::SLAB_UNITS);
-#pragma unroll 1
-        for (int half = 0; half < 2 && units > 0; half++) {
-            if (units >= N::SLAB_UNITS) {
-#pragma unroll
-                for (int part = 0; part < N::SLAB_UNITS; part += 2)
-                    narrow_pair<S>(at, table, part, true, acc);
-            } else {
-#pragma unroll 1
-                for (int part = 0; part < units; part += 2)
-                    narrow_pair<S>(at, table, part, part + 1 < units, acc);
-            }
-            units -= N::SLAB_UNITS;
-            at.scales += N::A_WORDS + N::B_WORDS;
-            at.x += 32 * N::SLAB_UNITS;
-            at.d += 16 * N::SLAB_UNITS;
-            at.low += S::slab_bytes(0);
-            at.high += S::slab_bytes(0);
-            at.matrix += S::slab_bytes(0);
-        }
+        form.step(g, scales, stage, xs + step % NARROW_X_STAGES * F::X_STAGE, row0, slab,
+                  min((slab1 - slab) * N::SLAB_UNITS, g.units - slab * N::SLAB_UNITS),
+                  acc);
         __syncwarp();
     }
-    *count = step;
+    done->steps = step;
 }
 
-template <class S>
+template <class F>
 __global__ void __launch_bounds__(32 * NARROW_WARPS, 1)
     gemm_narrow_kernel(const gemm_int8_args g)
 {
+    typedef narrow_memory<F> M;
     KG_SHARED_DYNAMIC(smem);
     const int warp = threadIdx.x / 32, rows = (int)(blockDim.x / 32) * NARROW_ROWS;
     const int64_t total = g.row_tiles * g.slabs; /* one tile of tokens */
     const int64_t begin = gemm_begin(total, blockIdx.x, g.workers);
     const int64_t end = gemm_begin(total, (int64_t)blockIdx.x + 1, g.workers);
-    uint32_t table[4], count = 0;
-    narrow_table<typename S::format>::get(table);
+    struct narrow_done done = {0, 0};
+    const F form;
     kg_split_init((uint64_t *)smem, NARROW_X_STAGES, blockDim.x / 32);
+    kg_split_init((uint64_t *)(smem + M::RINGS_AT), NARROW_STAGES * blockDim.x / 32, 1);
+    __syncthreads();
 
     for (int64_t at = begin; at < end;) {
         const int64_t tile = at / g.slabs;
@@ -661,13 +770,14 @@ __global__ void __launch_bounds__(32 * NARROW_WARPS, 1)
         const int slab1 = (int)min((int64_t)g.slabs, slab0 + end - at);
         const int64_t row0 = tile * rows;
         float acc[1][2][4] = {};
-        narrow_segment<S>(g, smem, table, row0, slab0, slab1, &count, acc[0]);
+        narrow_segment(form, g, smem, row0, slab0, slab1, &done, acc[0]);
+        F::finish(acc[0]);
         if (slab1 - slab0 == g.slabs)
-            gemm_store<narrow_shape<S>>(g.y + row0, g.out,
-                                        (int)min((int64_t)rows, g.out - row0), (int)g.m,
-                                        nullptr, warp, 0, acc);
+            gemm_store<narrow_tile>(g.y + row0, g.out,
+                                    (int)min((int64_t)rows, g.out - row0), (int)g.m,
+                                    nullptr, warp, 0, acc);
         else
-            gemm_store<narrow_shape<S>>(
+            gemm_store<narrow_tile>(
                 g.partial + ((int64_t)blockIdx.x * 2 + (at != begin)) * GEMM_BM * 16,
                 GEMM_BM, GEMM_BM, 16, nullptr, warp, 0, acc);
         at += slab1 - slab0;

@@ -123,6 +123,10 @@ struct kg_gemm_ops {
        h[t][k] = f16(fl(d[t][k / 32] * q[t][k])), to nearest even. in: a multiple of 32. */
     int (*q8_to_f16)(const int8_t *q, const float *d, void *h, int64_t m, int64_t in,
                      struct CUstream_st *stream);
+    /* f16 for up to 16 tokens without a mirror: w as files have it, NVFP4 only. Exact
+       products, f32 accumulation in the hardware's order; in: a multiple of 64. */
+    int (*f16_blocks)(int type, const void *w, const void *h, float *y, int64_t in,
+                      int64_t out, int64_t m, struct CUstream_st *stream);
 };
 
 #endif
