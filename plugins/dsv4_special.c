@@ -176,6 +176,28 @@ static void run_gemm_coarse(struct kg_cell *cell, const void *row)
     kg_dsv4_run_gemm(cell, "y", &w, &act, KG_DSV4_F64 | KG_DSV4_ALL_FORMS);
 }
 
+/* Activation scales of 2^-126 and more beside weight scales that bring the product back: times
+   such a scale the small codes are below bf16's range, so that it may not move into them. */
+static void run_gemm_small_scales(struct kg_cell *cell, const void *row)
+{
+    const struct kind *kind = row;
+    enum { M = 9, N = 24, RAISED = 40 };
+    const int64_t k = 384, groups = k / kind->group;
+    struct kg_dsv4_weights w = kg_dsv4_weights_made(cell, kind->group, N, k, 10);
+    struct kg_dsv4_act act = kg_dsv4_act_of(cell, kg_dsv4_bell(cell, M, k, 89), M, k);
+    uint8_t *ws = kg_alloc(cell, (size_t)(N * groups));
+
+    for (int64_t i = 0; i < N * groups; i++)
+        ws[i] = (uint8_t)(kind->group == 32 ? w.ws[i] + RAISED : w.ws[i]);
+    w.ws = ws;
+    w.scale2 = ldexpf(w.scale2, RAISED);
+    for (int64_t i = 0; i < M * k / 128; i++)
+        act.scales[i] = ldexpf(1, (int)(i % 5) - 126);
+    for (int64_t i = 0; i < M * k; i++)
+        act.codes[i] = (uint8_t)(i % 128 < 64 ? act.codes[i] & 0x87 : act.codes[i]);
+    kg_dsv4_run_gemm(cell, "y", &w, &act, KG_DSV4_ALL_FORMS);
+}
+
 void kg_dsv4_plan_special(struct kg_plan *plan)
 {
     static const struct kind kinds[] = {
@@ -194,5 +216,9 @@ void kg_dsv4_plan_special(struct kg_plan *plan)
                      &(struct kg_cell_spec){NULL, run_gemm_coarse, &kinds[i], NULL,
                                             KG_CELL_ORDERED},
                      "dsv4-native.gemm.coarse.%s", kinds[i].id);
+        kg_plan_addf(plan,
+                     &(struct kg_cell_spec){NULL, run_gemm_small_scales, &kinds[i], NULL,
+                                            KG_CELL_ORDERED},
+                     "dsv4-native.gemm.small-scales.%s", kinds[i].id);
     }
 }

@@ -407,6 +407,69 @@ static void run_masked(struct kg_cell *c, const void *row)
     }
 }
 
+/* A cache with bytes between the tokens: the results are those of the packed one. */
+static struct kg_buf *padded(struct kg_cell *c, const char *name, const uint8_t *packed,
+                             int64_t keys, int64_t stride, int64_t pad)
+{
+    size_t bytes = (size_t)(keys * (stride + pad));
+    uint8_t *spread = kg_alloc(c, bytes);
+
+    memset(spread, 0xff, bytes);
+    for (int64_t t = 0; t < keys; t++)
+        memcpy(spread + t * (stride + pad), packed + t * stride, (size_t)stride);
+    return kg_input(c, name, spread, bytes);
+}
+
+static void run_padded(struct kg_cell *c, const void *row)
+{
+    enum { KEYS = 140, K_PAD = 8, V_PAD = 48 };
+    (void)row;
+    struct job job = make_job(c, &pairs[0], 128, 8, 2, KEYS, 1, &sharp);
+    struct kg_kv_layout packed = job.args.layout;
+    struct kg_buf *k = job.k, *v = job.v;
+    struct kg_buf *k_far =
+        padded(c, "k_padded", job.k_bytes, KEYS, packed.k_stride, K_PAD);
+    struct kg_buf *v_far =
+        padded(c, "v_padded", job.v_bytes, KEYS, packed.v_stride, V_PAD);
+
+    for (int arm = 0; arm < N_ARMS; arm++) {
+        job.k = k;
+        job.v = v;
+        job.args.layout = packed;
+        const float *want = run_single(&job, arm, KEYS);
+        job.k = k_far;
+        job.v = v_far;
+        job.args.layout.k_stride += K_PAD;
+        job.args.layout.v_stride += V_PAD;
+        kg_check_exact(c, arms[arm].id, run_single(&job, arm, KEYS), want, 8 * 128, 4);
+    }
+}
+
+/* A key whose scale is NaN makes the heads that see it NaN, and no others. */
+static void run_nan(struct kg_cell *c, const void *row)
+{
+    enum { KEYS = 200, KEY = 150 };
+    (void)row;
+    struct job job = make_job(c, &pairs[0], 128, 8, 2, KEYS, 1, &sharp);
+    int64_t stride = job.args.layout.k_stride;
+    uint8_t *d = job.k_bytes + KEY * stride + stride / 2 + 34;
+
+    d[0] = 0xff;
+    d[1] = 0x7f;
+    job.k = kg_input(c, "k_nan", job.k_bytes, (size_t)(KEYS * stride));
+    for (int arm = 0; arm < N_ARMS; arm++)
+        for (int64_t length = KEY; length <= KEYS; length += KEYS - KEY) {
+            const float *got = run_single(&job, arm, length);
+            int wrong = 0;
+            char name[64];
+            for (int i = 0; i < 8 * 128; i++)
+                wrong += !isnan(got[i]) == (i >= 4 * 128 && length > KEY);
+            snprintf(name, sizeof name, "%s.%d", arms[arm].id, (int)length);
+            kg_check_that(c, name, wrong == 0,
+                          "%d outputs are NaN that should not be, or not NaN", wrong);
+        }
+}
+
 /* The whole set of arms takes a while on the emulated device: without the parameter
    `deep_arms: all`, depths from 1000 on run the int8 arm and its rewrite under a bucket; rows as deep leave the scalar arm out. */
 static bool every_arm(const struct kg_cell *c)
@@ -722,6 +785,9 @@ static void plan(struct kg_plan *p)
     plan_shapes(p);
     spec.run = run_masked;
     kg_plan_addf(p, &spec, "fa-decode.masked");
+    spec.run = run_padded;
+    kg_plan_addf(p, &spec, "fa-decode.padded");
+    kg_plan_add(p, &(struct kg_cell_spec){"fa-decode.nan", run_nan, NULL, NULL, 0});
     spec.run = run_rows;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         spec.row = &rows[i];

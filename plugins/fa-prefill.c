@@ -344,6 +344,73 @@ static void run_shape(struct kg_cell *c, const void *row)
     }
 }
 
+/* A cache with bytes between the tokens: the results are those of the packed one. */
+static struct kg_buf *padded(struct kg_cell *c, const char *name, const void *packed,
+                             int64_t keys, int64_t stride, int64_t pad)
+{
+    size_t bytes = (size_t)(keys * (stride + pad));
+    uint8_t *spread = kg_alloc(c, bytes);
+
+    memset(spread, 0xff, bytes);
+    for (int64_t t = 0; t < keys; t++)
+        memcpy(spread + t * (stride + pad), (const uint8_t *)packed + t * stride,
+               (size_t)stride);
+    return kg_input(c, name, spread, bytes);
+}
+
+static void run_padded(struct kg_cell *c, const void *row)
+{
+    enum { PAD = 20 };
+    const struct shape *s = row;
+    struct job job = make_job(c, s);
+    struct kg_kv_layout packed = job.args.layout;
+    struct kg_buf *k = job.k, *v = job.v;
+    struct kg_buf *k_far =
+        padded(c, "k-padded", job.k_source, s->keys, packed.k_stride, PAD);
+    struct kg_buf *v_far =
+        padded(c, "v-padded", job.v_source, s->keys, packed.v_stride, 2 * PAD);
+
+    for (int arm = NAIVE; arm <= F16; arm++) {
+        job.k = k;
+        job.v = v;
+        job.args.layout = packed;
+        const float *want = run_arm(&job, arm);
+        check_outputs(&job, arm, arms[arm].id, want, kg_fetch(job.lse));
+        job.k = k_far;
+        job.v = v_far;
+        job.args.layout.k_stride += PAD;
+        job.args.layout.v_stride += 2 * PAD;
+        kg_check_exact(c, arms[arm].id, run_arm(&job, arm), want,
+                       (size_t)(s->tokens * s->n_heads * s->head_dim), 4);
+    }
+}
+
+/* A key that is NaN makes the rows that see it NaN, and no others. */
+static void run_nan(struct kg_cell *c, const void *row)
+{
+    enum { KEY = 50 };
+    const struct shape *s = row;
+    struct job job = make_job(c, s);
+    int64_t per_head = s->head_dim, blind = KEY - (s->keys - s->tokens);
+    float *k = kg_alloc(c, (size_t)(s->keys * s->n_kv_heads * per_head) * 4);
+
+    memcpy(k, job.k_host, (size_t)(s->keys * s->n_kv_heads * per_head) * 4);
+    k[(KEY * s->n_kv_heads + s->n_kv_heads - 1) * per_head + 3] = NAN;
+    job.k = kg_input(c, "k-nan", k, (size_t)(s->keys * s->n_kv_heads * per_head) * 4);
+    for (int arm = NAIVE; arm <= F16; arm++) {
+        const float *got = run_arm(&job, arm);
+        long long wrong = 0;
+        for (int64_t i = 0; i < s->tokens * s->n_heads * per_head; i++) {
+            int head = (int)(i / per_head % s->n_heads);
+            bool sees = i / per_head / s->n_heads >= blind &&
+                        head >= s->n_heads - s->n_heads / s->n_kv_heads;
+            wrong += !isnan(got[i]) == sees;
+        }
+        kg_check_that(c, arms[arm].id, wrong == 0,
+                      "%lld outputs are NaN that should not be, or not NaN", wrong);
+    }
+}
+
 /* ---- wgmma: on a workspace only ---- */
 
 static void run_wgmma(struct kg_cell *c, const void *row)
@@ -493,6 +560,11 @@ static void plan_sharp(struct kg_plan *p)
             *x = *x >= 'A' && *x <= 'Z' ? (char)(*x + 32) : *x;
         add(p, s, run_shape, 0, id);
     }
+    struct shape pad = sharp(96, 4, 2, 30, 75, 0, all);
+    pad.k_type = KG_TYPE_Q8_0;
+    pad.v_type = KG_TYPE_Q5_1;
+    add(p, pad, run_padded, 0, "padded");
+    add(p, sharp(64, 4, 2, 40, 70, 0, all), run_nan, 0, "nan");
     add(p, sharp(128, 4, 2, 70, 64, 0, all), run_shape, 0, "blind");
     struct shape whole = sharp(128, 4, 2, 33, 97, 0, all);
     whole.whole = true;

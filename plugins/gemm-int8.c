@@ -49,24 +49,18 @@ static void run_tensor(struct kg_cell *cell, const void *row_)
     kg_gemm_check_near(&g, "stream-k.dp4a", cut, dp4a, 1e-3);
 }
 
-static void run_f16(struct kg_cell *cell, const void *row_)
+static void check_f16(struct kg_cell *cell, struct kg_weights w, int m)
 {
-    const struct tensor_cell *row = row_;
-
-    if (kg_gemm_is_emulated(cell) && row->m > 128)
-        kg_skip(cell, "device-unsupported", "too slow on the emulated device");
-    struct kg_weights w =
-        kg_gemm_tensor(cell, "model", row->tensor->name, row->tensor->type, row->m);
-    size_t n_w = (size_t)(w.in * w.out), n_x = (size_t)(w.in * row->m);
+    size_t n_w = (size_t)(w.in * w.out), n_x = (size_t)(w.in * m);
     const float *x = kg_pr(cell, n_x, 71, 0.1f);
-    struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
+    struct kg_gemm g = kg_gemm_open(cell, &w, m, x);
     struct kg_cost cost = kg_gemm_cost(&g, 2, "f16-mma");
     struct kg_buf *dm = kg_output(cell, "mirror", n_w * 2);
     struct kg_buf *dx = kg_input(cell, "x-f32", x, n_x * sizeof *x);
     struct kg_buf *dh = kg_output(cell, "h", n_x * 2);
-    struct kg_buf *dy = kg_output(cell, "y-f16", (size_t)(w.out * row->m) * sizeof *x);
+    struct kg_buf *dy = kg_output(cell, "y-f16", (size_t)(w.out * m) * sizeof *x);
 
-    cost.bytes = 2 * (double)n_w + 2 * (double)n_x + 4 * (double)(w.out * row->m);
+    cost.bytes = 2 * (double)n_w + 2 * (double)n_x + 4 * (double)(w.out * m);
     KG_ARM(cell, "mirror", NULL,
            KG_OPS(cell, gemm, mirror_f16)(w.type->type, kg_ptr(g.dw), kg_ptr(dm),
                                           (int64_t)n_w, kg_stream(cell)));
@@ -77,8 +71,8 @@ static void run_f16(struct kg_cell *cell, const void *row_)
     struct kg_buf *im = kg_input(cell, "mirror-in", mirror, n_w * 2);
     struct kg_buf *ih = kg_input(cell, "h-in", h, n_x * 2);
     KG_ARM(cell, "f16", &cost,
-           KG_OPS(cell, gemm, f16)(kg_ptr(im), kg_ptr(ih), kg_ptr(dy), w.in, w.out,
-                                   row->m, kg_stream(cell)));
+           KG_OPS(cell, gemm, f16)(kg_ptr(im), kg_ptr(ih), kg_ptr(dy), w.in, w.out, m,
+                                   kg_stream(cell)));
     const float *y = kg_fetch(dy);
     const float *tile = kg_gemm_int8(&g, "tile", g.dw, KG_GEMM_BLOCKS, 0);
 
@@ -90,15 +84,24 @@ static void run_f16(struct kg_cell *cell, const void *row_)
     kg_gemm_check_near(&g, "f16.int8", y, tile, 1e-2);
 }
 
-/* The wgmma form of Q8_0: its planes to the byte, its results to the bit. */
-static void check_wgmma(struct kg_cell *cell, struct kg_gemm *g)
+static void run_f16(struct kg_cell *cell, const void *row_)
+{
+    const struct tensor_cell *row = row_;
+
+    if (kg_gemm_is_emulated(cell) && row->m > 128)
+        kg_skip(cell, "device-unsupported", "too slow on the emulated device");
+    check_f16(cell,
+              kg_gemm_tensor(cell, "model", row->tensor->name, row->tensor->type, row->m),
+              row->m);
+}
+
+/* The planes that the wgmma form of Q8_0 takes, to the byte. */
+static struct kg_buf *check_mirror(struct kg_cell *cell, struct kg_gemm *g)
 {
     int64_t in = g->w.in, out = g->w.out;
     size_t codes = (size_t)(in * out), plane = (codes + 15) / 16 * 16;
     size_t blocks = codes / 32, bytes = plane + blocks * sizeof(float);
-    struct kg_cost cost = kg_gemm_cost(g, 1.125, "int8-wgmma");
     struct kg_buf *dm = kg_output(cell, "mirror", bytes);
-    struct kg_buf *dy = kg_output(cell, "y-wgmma", (size_t)(out * g->m) * sizeof(float));
     uint8_t *want = kg_alloc(cell, bytes);
     float *scales = (float *)(void *)(want + plane);
 
@@ -115,7 +118,16 @@ static void check_wgmma(struct kg_cell *cell, struct kg_gemm *g)
     }
     kg_check_exact(cell, "mirror.codes", mirror, want, codes, 1);
     kg_check_exact(cell, "mirror.scales", mirror + plane, scales, blocks, sizeof(float));
-    struct kg_buf *im = kg_input(cell, "mirror-in", want, bytes);
+    return kg_input(cell, "mirror-in", want, bytes);
+}
+
+/* The wgmma form: its results to the bit. */
+static void check_wgmma(struct kg_cell *cell, struct kg_gemm *g)
+{
+    int64_t in = g->w.in, out = g->w.out;
+    struct kg_cost cost = kg_gemm_cost(g, 1.125, "int8-wgmma");
+    struct kg_buf *im = check_mirror(cell, g);
+    struct kg_buf *dy = kg_output(cell, "y-wgmma", (size_t)(out * g->m) * sizeof(float));
     const float *tile = kg_gemm_int8(g, "tile", g->dw, KG_GEMM_BLOCKS, 0);
     KG_ARM(cell, "wgmma", &cost,
            KG_OPS(cell, gemm, int8_wgmma)(kg_ptr(im), kg_ptr(g->dq), kg_ptr(g->dd),
@@ -184,6 +196,25 @@ static void run_shape(struct kg_cell *cell, const void *row_)
     kg_gemm_check_same(&g, "stream-k-1.tile", one, tile);
     kg_gemm_check_same(&g, "tile.again", again, tile);
     kg_gemm_check_same(&g, "stream-k.again", recut, cut);
+}
+
+static void run_f16_shape(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+
+    check_f16(cell, kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out),
+              row->m);
+}
+
+static void run_mirror(struct kg_cell *cell, const void *row_)
+{
+    const struct shape *row = row_;
+    struct kg_weights w =
+        kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out);
+    struct kg_gemm g =
+        kg_gemm_open(cell, &w, row->m, kg_pr(cell, (size_t)row->in * row->m, 71, 0.1f));
+
+    check_mirror(cell, &g);
 }
 
 static void run_wgmma_shape(struct kg_cell *cell, const void *row_)
@@ -345,6 +376,13 @@ static const struct shape exact_shapes[] = {
     {KG_TYPE_Q8_0, 2112, 192, 17 },
     {KG_TYPE_Q8_0, 1056, 64,  103}
 };
+/* of the f16 mirror: k that is no multiple of its step of 64 */
+static const struct shape f16_shapes[] = {
+    {KG_TYPE_Q8_0, 1056, 300, 15},
+    {KG_TYPE_Q8_0, 96,   130, 70},
+    {KG_TYPE_Q6_K, 768,  129, 17},
+};
+static const struct shape mirror_shape = {KG_TYPE_Q8_0, 1056, 37, 1};
 static const struct shape large_shape = {KG_TYPE_Q4_K, 512, 64, 17};
 
 static const struct shape bench_shapes[] = {
@@ -384,6 +422,12 @@ static void plan(struct kg_plan *p)
     plan_shapes(p, run_batch, "batch", batch_shapes, COUNT(batch_shapes), 0);
     plan_shapes(p, run_exact, "exact", exact_shapes, COUNT(exact_shapes), 0);
     plan_shapes(p, run_large_sums, "large-sums", &large_shape, 1, 0);
+    plan_shapes(p, run_mirror, "mirror", &mirror_shape, 1, 0);
+    for (size_t i = 0; i < COUNT(f16_shapes); i++)
+        kg_plan_addf(p,
+                     &(struct kg_cell_spec){NULL, run_f16_shape, &f16_shapes[i], NULL, 0},
+                     "gemm-int8.f16.%s.%dx%d-t%d", kg_oracle_type(f16_shapes[i].type)->id,
+                     f16_shapes[i].in, f16_shapes[i].out, f16_shapes[i].m);
     plan_shapes(p, run_bench, "bench", bench_shapes, COUNT(bench_shapes),
                 KG_CELL_OPTIONAL);
     for (size_t i = 0; i < COUNT(f16_shapes); i++) /* not ordered, as those below */

@@ -151,6 +151,29 @@ static void run_decades(struct kg_cell *cell, const void *row_)
     kg_check_that(cell, "two-level-beats-one", e2 < e1, "two %.3g, one %.3g", e2, e1);
 }
 
+/* Loudness of few different values, so that most channels have equals; a NaN counts as 0. */
+static void run_channels(struct kg_cell *cell, const void *row_)
+{
+    enum { M = 3, IN = 300, K = 64 };
+    float *x = kg_pr(cell, M * IN, 53, 1.0f), *quiet = kg_alloc(cell, M * IN * sizeof *x);
+    int32_t *want = kg_alloc(cell, K * sizeof *want);
+
+    (void)row_;
+    for (int i = 0; i < M * IN; i++) {
+        bool nan = i % 7 == 3;
+        quiet[i] = nan ? 0 : rintf(x[i] * 4);
+        x[i] = nan ? NAN : quiet[i];
+    }
+    struct kg_buf *dx = kg_input(cell, "x", x, M * IN * sizeof *x);
+    struct kg_buf *da = kg_scratch(cell, "amax", IN * sizeof *x);
+    struct kg_buf *dk = kg_output(cell, "channels", K * sizeof *want);
+    KG_ARM(cell, "channels", NULL,
+           KG_OPS(cell, gemm, nvfp4_channels)(kg_ptr(dx), M, IN, K, kg_ptr(da),
+                                              kg_ptr(dk), kg_stream(cell)));
+    kg_oracle_must(cell, kg_oracle_nvfp4_channels(quiet, M, IN, K, want));
+    kg_check_exact(cell, "channels", kg_fetch(dk), want, K, sizeof *want);
+}
+
 /* Eight channels 300 times as loud as the others, on top of the decades. */
 static float *outliers(struct kg_cell *cell, const struct cell_row *row, int64_t in)
 {
@@ -383,6 +406,8 @@ static const struct plan_row rows[] = {
 static void plan(struct kg_plan *p)
 {
     kg_plan_add(p, &(struct kg_cell_spec){"nvfp4-gemm.ties", run_ties, NULL, NULL,
+                                          KG_CELL_ORDERED});
+    kg_plan_add(p, &(struct kg_cell_spec){"nvfp4-gemm.channels", run_channels, NULL, NULL,
                                           KG_CELL_ORDERED});
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (size_t t = 0; t < 4 && rows[i].m[t]; t++) {
