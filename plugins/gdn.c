@@ -21,6 +21,8 @@ enum gates {
     BETA_0,      /* nothing is learned but in every seventh token */
     BETA_1,
     ZERO_STATE,
+    SLOW,   /* little is forgotten, and as seldom learned as with BETA_0 */
+    FROZEN, /* little is forgotten and nothing learned */
 };
 
 struct shape {
@@ -50,6 +52,9 @@ static const struct shape shapes[] = {
     {"beta-0-c64",   3, 77,  64,  BETA_0,      false},
     {"beta-1-c32",   3, 77,  32,  BETA_1,      false},
     {"zero-state",   3, 77,  32,  ZERO_STATE,  false},
+    {"slow-c32",     2, 161, 32,  SLOW,        false},
+    {"slow-c64",     1, 300, 64,  SLOW,        false},
+    {"frozen-c32",   1, 100, 32,  FROZEN,      false},
 };
 
 /* Sized for a GPU: 32 heads of 4096 tokens. */
@@ -112,7 +117,11 @@ static void set_gates(struct kg_cell *c, enum gates gates, float *g, float *beta
             g[i] = t % 2 ? -200.0f : -INFINITY;
         if (gates == DECAY_1)
             g[i] = 0;
-        if (gates == BETA_0 && t % 7 != 3)
+        if (gates == SLOW || gates == FROZEN)
+            g[i] *= 0x1p-4f;
+        if (gates == FROZEN)
+            beta[i] = 0;
+        if ((gates == BETA_0 || gates == SLOW) && t % 7 != 3)
             beta[i] = 0;
         if (gates == BETA_1)
             beta[i] = 1;
@@ -216,6 +225,23 @@ static double worst_absolute(const float *got, const double *want, int64_t n)
     return worst;
 }
 
+/* The bound of a chunked form's state is one of the 2-norm of a whole column's error, up to
+   11 times that of an element: the worst norm in units of its bound. */
+static double worst_column(const struct problem *p)
+{
+    double worst = 0;
+
+    for (int64_t c = 0; c < p->n_state && !isnan(worst); c += D) {
+        double sum = 0;
+        for (int64_t i = c; i < c + D; i++)
+            sum += (p->got_state[i] - p->want_state[i]) *
+                   (p->got_state[i] - p->want_state[i]);
+        if (!(sqrt(sum) / p->state_bound[c] <= worst))
+            worst = sqrt(sum) / p->state_bound[c];
+    }
+    return worst;
+}
+
 /* Launches one form; inside KG_ARM, as the pointers change between repetitions. */
 static int launch(struct kg_cell *c, const struct problem *p, const struct form *form)
 {
@@ -293,6 +319,7 @@ static void chunked(struct kg_cell *c, struct problem *p, const struct form *for
     kg_check_bound(c, "out", p->got_out, p->want_out, p->out_bound, (size_t)p->n_out);
     kg_check_bound(c, "state", p->got_state, p->want_state, p->state_bound,
                    (size_t)p->n_state);
+    kg_check_value(c, "state-norm", "bound", worst_column(p), 1);
 }
 
 /* Small vectors, no state before: q, k, v of a tenth, 3 tokens of one head. */

@@ -7,10 +7,11 @@
 
 #include "kgate/check.h"
 
-enum { SLOTS = 8, BLOCK = 4096 };
+enum { SLOTS = 8, BLOCK = 4096, RAGGED = 4000, MOST_READS = 4 };
 
 struct script {
     struct kg_cell *cell;
+    size_t bytes; /* of a block */
     const struct kg_expert_cache_ops *ops;
     struct kg_expert_cache *cache;
     const struct kg_device_ops *device;
@@ -74,8 +75,8 @@ static void read_out(struct script *s, uint64_t id)
 {
     const void *from = s->ops->slot_pointer(s->cache, s->ops->resident(s->cache, id));
     if (from)
-        failed(s, s->device->copy(s->to, from, BLOCK));
-    s->to += BLOCK;
+        failed(s, s->device->copy(s->to, from, s->bytes));
+    s->to += s->bytes;
 }
 
 static struct kg_expert_cache_stats stats(struct script *s)
@@ -163,23 +164,46 @@ static void limits(struct script *s)
     read_out(s, 7);
 }
 
+/* Four copies under way at one time, waited for in another order than they began in; each
+   lane is free afterwards. Blocks are no multiple of a slot's alignment long. */
+static void lanes(struct script *s)
+{
+    static const uint64_t order[] = {12, 10, 13, 11};
+
+    for (uint64_t id = 10; id < 14; id++)
+        EXPECT(s, prefetch(s, id, NULL, 0));
+    for (int i = 0; i < 4; i++) {
+        int32_t slot = dispatch(s, order[i], false);
+        EXPECT(s, (uintptr_t)s->ops->slot_pointer(s->cache, slot) % 256 == 0);
+        read_out(s, order[i]);
+    }
+    for (uint64_t id = 10; id < 14; id++)
+        EXPECT(s, !prefetch(s, id, NULL, 0)); /* here, slot 0 among them */
+    for (uint64_t id = 20; id < 24; id++)
+        EXPECT(s, prefetch(s, id, NULL, 0));
+    EXPECT(s, stats(s).prefetches == 8);
+}
+
 struct row {
     const char *id;
     void (*script)(struct script *);
-    uint64_t reads[2]; /* whose bytes it reads out */
+    size_t bytes; /* of a block */
+    int n_reads;
+    uint64_t reads[MOST_READS]; /* whose bytes it reads out */
 };
 
 static const struct row rows[] = {
-    {"publication", publication, {SLOTS, 0}},
-    {"eviction",    eviction,    {100, 102}},
-    {"limits",      limits,      {77, 7}   },
+    {"publication", publication, BLOCK,  2, {SLOTS, 0}      },
+    {"eviction",    eviction,    BLOCK,  2, {100, 102}      },
+    {"limits",      limits,      BLOCK,  2, {77, 7}         },
+    {"lanes",       lanes,       RAGGED, 4, {12, 10, 13, 11}},
 };
 
 static int play(struct script *s, const struct row *row, uint8_t *to,
                 struct CUstream_st *stream)
 {
     s->to = to;
-    s->rc = s->ops->create(&s->cache, SLOTS, BLOCK, stream);
+    s->rc = s->ops->create(&s->cache, SLOTS, row->bytes, stream);
     if (s->rc)
         return s->rc;
     row->script(s);
@@ -190,9 +214,10 @@ static int play(struct script *s, const struct row *row, uint8_t *to,
 static void run(struct kg_cell *cell, const void *row_)
 {
     const struct row *row = row_;
-    struct script s = {.cell = cell};
-    struct kg_buf *out = kg_output(cell, "slots", 2 * BLOCK);
-    uint8_t *want = kg_alloc(cell, 2 * BLOCK);
+    struct script s = {.cell = cell, .bytes = row->bytes};
+    size_t total = (size_t)row->n_reads * row->bytes;
+    struct kg_buf *out = kg_output(cell, "slots", total);
+    uint8_t *want = kg_alloc(cell, total);
 
     KG_ARM(cell, "cache", NULL, ({
                (void)KG_OPS(cell, expert_cache, stats);
@@ -201,9 +226,9 @@ static void run(struct kg_cell *cell, const void *row_)
                play(&s, row, kg_ptr(out), kg_stream(cell));
            }));
     kg_check_that(cell, "answers", s.wrong[0] == '\0', "%s", s.wrong);
-    for (int i = 0; i < 2; i++)
-        memcpy(want + i * BLOCK, block(cell, row->reads[i]), BLOCK);
-    kg_check_exact(cell, "bytes", kg_fetch(out), want, 2 * BLOCK, 1);
+    for (int i = 0; i < row->n_reads; i++)
+        memcpy(want + (size_t)i * row->bytes, block(cell, row->reads[i]), row->bytes);
+    kg_check_exact(cell, "bytes", kg_fetch(out), want, total, 1);
 }
 
 static void plan(struct kg_plan *p)

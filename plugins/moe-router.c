@@ -18,7 +18,8 @@ enum fill {
     NEGATIVE,  /* -80 and below */
     OFFSET,    /* 1000 added to every logit */
     WIDE,      /* from -120 to 120: most probabilities underflow */
-    ZEROS,     /* +0 and -0 in turn */
+    ZEROS,     /* +0 and -0 in turn; a bias is -0 */
+    LEVELS,    /* 300 more than the token before, from -600 on */
 };
 
 struct row {
@@ -32,6 +33,9 @@ struct row {
 static const struct row rows[] = {
     {"softmax-256",           PLAIN,     true,  0,    8,    256, 8 },
     {"softmax-60",            PLAIN,     true,  0,    5,    60,  4 },
+    {"softmax-65",            PLAIN,     true,  0,    7,    65,  32},
+    {"softmax-129",           PLAIN,     true,  0,    9,    129, 32},
+    {"softmax-257",           PLAIN,     true,  0,    15,   257, 32},
     {"softmax-384",           PLAIN,     true,  0,    7,    384, 6 },
     {"softmax-512",           PLAIN,     true,  0,    3,    512, 10},
     {"softmax-8-of-8",        PLAIN,     true,  0,    9,    8,   8 },
@@ -39,6 +43,8 @@ static const struct row rows[] = {
     {"softmax-32-of-64",      PLAIN,     true,  0,    2,    64,  32},
     {"near-tie",              NEAR,      true,  0,    16,   256, 8 },
     {"zeros",                 ZEROS,     true,  0,    2,    128, 8 },
+    {"zeros-bias",            ZEROS,     true,  1,    2,    128, 8 },
+    {"levels",                LEVELS,    true,  0,    5,    60,  6 },
     {"nan",                   NANS,      true,  0,    8,    256, 8 },
     {"all-nan",               ALL_NAN,   true,  0,    2,    60,  6 },
     {"infinite",              INFINITE,  true,  0,    8,    256, 8 },
@@ -52,6 +58,7 @@ static const struct row rows[] = {
     {"sqrtsoftplus-384",      PLAIN,     false, 0.5f, 8,    384, 6 },
     {"sqrtsoftplus-bias",     PLAIN,     false, 100,  8,    60,  6 },
     {"sqrtsoftplus-nan",      NANS,      false, 0.5f, 8,    256, 6 },
+    {"sqrtsoftplus-all-nan",  ALL_NAN,   false, 0,    2,    60,  6 },
     {"sqrtsoftplus-infinite", INFINITE,  false, 0,    8,    256, 6 },
     {"sqrtsoftplus-negative", NEGATIVE,  false, 0,    8,    256, 6 },
     {"many-tokens",           PLAIN,     true,  0,    2051, 64,  8 },
@@ -81,6 +88,8 @@ static float logit(const struct kg_cell *cell, const struct row *row, int64_t t,
         return v + 1000;
     case WIDE:
         return v * 30;
+    case LEVELS:
+        return v + 300 * (float)(t - 2);
     case ZEROS:
         return (t + e) % 2 ? -0.0f : 0.0f;
     default:
@@ -119,7 +128,8 @@ static void run_row(struct kg_cell *cell, const void *row_)
         }
     }
     for (int64_t e = 0; e < row->experts; e++)
-        bias[e] = kg_pr_at(cell, (uint64_t)e + 4001) * row->bias;
+        bias[e] =
+            row->fill == ZEROS ? -0.0f : kg_pr_at(cell, (uint64_t)e + 4001) * row->bias;
     if (row->bias > 0 && row->experts > 20)
         bias[17] = bias[row->experts * 200 / 256];
     for (int64_t t = 0; t < row->tokens; t++) {

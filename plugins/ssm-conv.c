@@ -106,6 +106,8 @@ static const struct row rows[] = {
     {"conv1d.linear.8x5",   run_conv1d, 8,    5,    4, 1,    false, false},
     {"conv1d.1x1",          run_conv1d, 1,    1,    4, 1,    true,  false},
     {"conv1d.3x1025",       run_conv1d, 3,    1025, 4, 1,    true,  false},
+    {"conv1d.tiles.2x4101", run_conv1d, 2,    4101, 4, 1,    true,  false},
+    {"conv1d.tiles.2x4100", run_conv1d, 2,    4100, 4, 1,    true,  false},
     {"conv1d.wide.9x300",   run_conv1d, 9,    300,  4, 100,  true,  false},
     {"conv1d.large.5x257",  run_conv1d, 5,    257,  4, 1e4f, true,  false},
     {"conv1d.d2.5x33",      run_conv1d, 5,    33,   2, 1,    true,  false},

@@ -3,11 +3,13 @@
  *
  * Launches are complete when they return there, so that only the copies are asynchronous;
  * that they really are is what makes a read before the wait a data race that
- * ThreadSanitizer sees.
+ * ThreadSanitizer sees. Without it, a copy begins when somebody waits for it, and otherwise
+ * late, so that a read before the wait finds what the slot held before.
  */
 #ifndef KGATE_KERNELS_EXPERT_CACHE_COPIER_EMU_H
 #define KGATE_KERNELS_EXPERT_CACHE_COPIER_EMU_H
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <new>
@@ -49,6 +51,7 @@ class copier
         std::lock_guard<std::mutex> lock(mutex_);
         lanes_[lane].slot = slot;
         lanes_[lane].queued = true;
+        lanes_[lane].due = std::chrono::steady_clock::now() + LATE;
         wake_.notify_all();
         return KG_OK;
     }
@@ -56,7 +59,10 @@ class copier
     int join(int lane)
     {
         std::unique_lock<std::mutex> lock(mutex_);
+        lanes_[lane].wanted = true;
+        wake_.notify_all();
         wake_.wait(lock, [&] { return !lanes_[lane].queued; });
+        lanes_[lane].wanted = false;
         return KG_OK;
     }
 
@@ -75,10 +81,17 @@ class copier
     }
 
   private:
+#if defined(__SANITIZE_THREAD__)
+    static constexpr std::chrono::milliseconds LATE{0};
+#else
+    static constexpr std::chrono::milliseconds LATE{20};
+#endif
+
     struct lane {
         void *staging = nullptr;
         void *slot = nullptr;
-        bool queued = false;
+        bool queued = false, wanted = false;
+        std::chrono::steady_clock::time_point due;
     };
 
     void work()
@@ -86,10 +99,15 @@ class copier
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
             struct lane *next = nullptr;
+            bool begins = false;
             for (struct lane &lane : lanes_)
-                if (lane.queued)
+                if (lane.queued && !begins) {
                     next = &lane;
-            if (next) {
+                    begins = lane.wanted || ends_;
+                }
+            if (next && !begins && std::chrono::steady_clock::now() < next->due) {
+                wake_.wait_until(lock, next->due);
+            } else if (next) {
                 lock.unlock();
                 memcpy(next->slot, next->staging, bytes_);
                 lock.lock();

@@ -25,16 +25,17 @@
 
 #define U 0x1p-24
 
+/* The limits at -infinity are 0. */
 static double silu(double x)
 {
-    return x / (1 + exp(-x));
+    return x == -INFINITY ? -0.0 : x / (1 + exp(-x));
 }
 
 static double gelu(double x)
 {
     double t = sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x);
 
-    return x / (1 + exp(-2 * t));
+    return x == -INFINITY ? -0.0 : x / (1 + exp(-2 * t));
 }
 
 void kg_oracle_act_mul(const float *g, const float *u, double gs, double us, bool is_gelu,
