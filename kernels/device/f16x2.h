@@ -1,7 +1,10 @@
 /*
  * device/f16x2.h: pairs of halves in one register, lo in bits 0..15.
  *
- *   kg_hmul2   both products, each rounded once to nearest even; subnormals count
+ *   kg_hmul2          both products, each rounded once to nearest even; subnormals count
+ *   kg_min_abs_half2  min(|a|, b) of both, b not being negative; NaN if one is
+ *   kg_mma_f16_from   D = A B + c, every element from the same c: kg_mma_f16_16816 without
+ *                     the registers that hold an initial D
  */
 #ifndef KG_DEVICE_F16X2_H
 #define KG_DEVICE_F16X2_H
@@ -23,6 +26,38 @@ static __device__ __forceinline__ uint32_t kg_hmul2(uint32_t a, uint32_t b)
         d |= (uint32_t)kg_f32_to_half(x * y).bits << 16 * i;
     }
     return d;
+#endif
+}
+
+static __device__ __forceinline__ uint32_t kg_min_abs_half2(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+#if defined(__CUDA_ARCH__)
+    asm("{ .reg .b32 x; abs.f16x2 x, %1; min.NaN.f16x2 %0, x, %2; }"
+        : "=r"(d)
+        : "r"(a), "r"(b));
+#else
+    d = 0;
+    for (int i = 0; i < 32; i += 16) { /* magnitudes are in the order of their bits */
+        const uint32_t x = a >> i & 0x7fffu, y = b >> i & 0xffffu;
+        d |= (x > 0x7c00u || y > 0x7c00u ? 0x7fffu : min(x, y)) << i;
+    }
+#endif
+    return d;
+}
+
+static __device__ __forceinline__ void kg_mma_f16_from(float d[4], const uint32_t a[4],
+                                                       const uint32_t b[2], float c)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+                 " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),
+                   "f"(c));
+#else
+    d[0] = d[1] = d[2] = d[3] = c;
+    kg_mma_f16_16816(d, a, b);
 #endif
 }
 

@@ -13,7 +13,7 @@
 #include "kernels/dsv4/launch.h"
 
 static constexpr int WARPS = 4;
-static constexpr int BLOCKS = 4; /* of 128 values for a warp, all on their way at once */
+static constexpr int BLOCKS = 2; /* of 128 values for a warp, all on their way at once */
 
 /* The smallest power of two >= v > 0. */
 static __device__ inline float power_of_two_above(float v)
@@ -52,14 +52,15 @@ static __global__ void act_quant_kernel(const float *x, uint8_t *codes, float *s
     for (int b = 0; b < BLOCKS; b++) {
         amax[b] = fmaxf(fmaxf(fabsf(v[b].x), fabsf(v[b].y)),
                         fmaxf(fabsf(v[b].z), fabsf(v[b].w)));
-        for (int distance = 16; distance > 0; distance /= 2)
-            amax[b] = fmaxf(amax[b], __shfl_xor_sync(KG_WARP_ALL, amax[b], distance));
+        /* no NaN is left, and magnitudes are in the order of their bits */
+        amax[b] = __uint_as_float(
+            __reduce_max_sync(KG_WARP_ALL, __float_as_uint(fmaxf(amax[b], 1e-4f))));
     }
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
         if (first + b >= blocks)
             return;
-        const float scale = power_of_two_above(fmaxf(amax[b], 1e-4f) * (1.0f / 448.0f));
+        const float scale = power_of_two_above(amax[b] * (1.0f / 448.0f));
         const float inverse = 1.0f / scale; /* exact, and so are the products */
         const uint32_t word =
             e4m3_code(v[b].x * inverse) | e4m3_code(v[b].y * inverse) << 8 |

@@ -14,21 +14,28 @@
  *
  *   12 * sum |A|  <  2^(24 + z)
  *
- * It holds for nearly all groups (docs/performance/dsv4.md); those get their sums from
- * tensor cores, whose alignment keeps at least 23 bits below the largest product: a product
- * is below 2^12 and its steps are 2^-10, so no bit is lost there either. Other groups are
- * summed in order by ordered_group.
+ * It holds for nearly all groups of 16, and for all but one in 500 of 32
+ * (docs/performance/dsv4.md); those get their sums from tensor cores, whose alignment keeps at
+ * least 23 bits below the largest product: a product is below 2^12 and its steps are 2^-10,
+ * so no bit is lost there either. For the others the tensor cores are asked once more, for
+ * sum|A * w| of each output: where that is below 2^24 steps, nothing rounds there. What
+ * remains is summed in order, by ordered_group.
  *
- * Moving the scale. x = code * scale is a bf16 (4 significant bits), so the tensor cores give
- * sub * scale, exactly, and (sub * scale) * s rounds like sub * (s * scale) as long as
- * s * scale is exact: no overflow, no bits lost below 2^-126. struct ranges sees to that;
- * where it cannot, the whole tile is computed in order. MXFP4's s is a power of two, so
- * (sub * scale) * s is exact too, and may be fused with the addition that follows.
+ * Moving the scale. The activation scale is a power of two, and so is the largest of a row,
+ * 2^e. code * scale * 2^(7 - e) is a half, exactly, as long as scale >= 2^(e - 22), and so is
+ * e2m1 * 2^-14. From those the tensor cores give sub * scale * 2^(-7 - e), exactly, and
+ * multiplied by s that rounds like sub * (s * scale), times 2^(-7 - e), as long as nothing
+ * overflows and no bits are lost below 2^-126; y is multiplied by 2^(7 + e) at last. The ranges
+ * that see to that: scales of halves_carry; |scale2| of scale2_fits; E8M0 codes 64 .. 191. With
+ * them the last bit of a term is at least 2^-145 before the factor, so that every sum rounds
+ * as it does after it. A tile out of range is computed in order. MXFP4's s is a power
+ * of two, so its product is exact too, and may be fused with the addition that follows.
  */
 #ifndef KGATE_KERNELS_DSV4_FP4_H
 #define KGATE_KERNELS_DSV4_FP4_H
 
-#include "kernels/device/bf16x2.h"
+#include "kernels/device/f16x2.h"
+#include "kernels/device/fp8.h"
 #include "kgate/ops/dsv4.h"
 
 #define KG_DSV4_PARTS 128 /* partial sums of an output */
@@ -54,18 +61,75 @@ struct recipe {
     }
 };
 
-/* The products of one group in k order. A product is exact, so that whether it is fused with
-   its addition makes no difference. */
+/* Four activation codes as two pairs of halves: codes 0 and 2 in x[0], 1 and 3 in x[1]. */
+static __device__ __forceinline__ void x_halves(uint32_t codes, uint32_t x[2])
+{
+    const uint32_t pairs = __byte_perm(codes, 0, 0x3120);
+    x[0] = kg_e4m3x2_to_half2(pairs);
+    x[1] = kg_e4m3x2_to_half2(pairs >> 16);
+}
+
+/* Eight nibbles as halves that read 2^-14 times their values: an E2M1 code is a half without
+   its lowest eight bits, subnormals included. Pairs of nibbles 0 and 2, 4 and 6, 1 and 3, 5
+   and 7. */
+static __device__ __forceinline__ void w_halves(uint32_t nibbles, uint32_t w[4])
+{
+    const uint32_t even = (nibbles << 1 & 0x0e0e0e0eu) | (nibbles << 4 & 0x80808080u);
+    const uint32_t odd = (nibbles >> 3 & 0x0e0e0e0eu) | (nibbles & 0x80808080u);
+    w[0] = __byte_perm(even, 0, 0x1404);
+    w[1] = __byte_perm(even, 0, 0x3424);
+    w[2] = __byte_perm(odd, 0, 0x1404);
+    w[3] = __byte_perm(odd, 0, 0x3424);
+}
+
+static __device__ __forceinline__ float half_at(uint32_t bits)
+{
+    return kg_half_to_f32(kg_half_from_bits((uint16_t)bits));
+}
+
+/* The factor for x_halves of a scale, twice, and what the results of a row have to be multiplied
+   by; `largest` is the bits of the row's largest scale. */
+static __device__ inline uint32_t half_factor(uint32_t bits, uint32_t largest)
+{
+    return (22u - ((largest - bits) >> 23)) * 0x04000400u;
+}
+
+static __device__ inline float row_factor(uint32_t largest)
+{
+    return __uint_as_float(largest + (7u << 23));
+}
+
+/* Whether halves can carry a row whose scales lie between these bits: 2^-40 .. 2^20, and at
+   most 2^22 apart. */
+static __device__ inline bool halves_carry(uint32_t smallest, uint32_t largest)
+{
+    return smallest >= (127u - 40) << 23 && largest <= (127u + 20) << 23 &&
+           largest - smallest <= 22u << 23;
+}
+
+/* The products of one group in k order. A product is exact in a half, so that whether it is
+   fused with its addition makes no difference. codes: aligned to 16 bytes, w to 8. */
 template <int GROUP>
 static __device__ inline float ordered_group(const uint8_t *codes, const uint8_t *w)
 {
     float sub = 0.0f;
-    for (int i = 0; i < GROUP / 2; i++) {
-        const uint8_t pair = w[i];
-        sub = sub + kg_e4m3_to_f32(codes[2 * i]) * kg_e2m1_to_f32(pair);
-        sub = sub + kg_e4m3_to_f32(codes[2 * i + 1]) * kg_e2m1_to_f32(pair >> 4);
+#pragma unroll
+    for (int at = 0; at < GROUP; at += 16) {
+        const uint4 c = kg_load_uint4(codes + at);
+        const uint2 n = *(const uint2 *)(w + at / 2);
+        const uint32_t words[4] = {c.x, c.y, c.z, c.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t v[4], x[2], p[2];
+            w_halves((i < 2 ? n.x : n.y) >> i % 2 * 16, v);
+            x_halves(words[i], x); /* 0 and 2, 1 and 3 */
+            p[0] = kg_hmul2(x[0], v[0]);
+            p[1] = kg_hmul2(x[1], v[2]);
+            sub = sub + half_at(p[0]) + half_at(p[1]);
+            sub = sub + half_at(p[0] >> 16) + half_at(p[1] >> 16);
+        }
     }
-    return sub;
+    return sub * 0x1p14f;
 }
 
 /* One output by one warp: lane l holds the partial sums l, l + 32, l + 64, l + 96. */
@@ -94,88 +158,22 @@ static __device__ inline float ordered_output(const struct gemm_args &a, int64_t
     return sum;
 }
 
+static __device__ inline bool scale2_fits(float scale2)
+{
+    return fabsf(scale2) >= 0x1p-40f && fabsf(scale2) <= 0x1p40f;
+}
+
+/* Whether all of four E8M0 codes are 64 .. 191: bits 7 and 6 differ. */
+static __device__ inline bool e8m0_fit(uint32_t codes)
+{
+    return ((codes ^ codes << 1) & 0x80808080u) == 0x80808080u;
+}
+
 /* sum + x * s, x being sub * scale: two roundings, the first of which MXFP4 does not need. */
 template <int KIND>
 static __device__ __forceinline__ float add_term(float sum, float x, float s)
 {
     return KIND == KG_DSV4_MXFP4 ? fmaf(x, s, sum) : sum + x * s;
-}
-
-/* Whether the scales of a tile let the scale of the activations move into them: bits of the
-   smallest and largest magnitudes, zero weight scales left out. */
-struct ranges {
-    uint32_t s_min, s_max;
-    uint32_t scale_min, scale_max;
-};
-
-static __device__ inline bool scale_moves(const struct ranges &r)
-{
-    /* 2^-60 .. 2^7: kg_x_pair multiplies by scale * 2^120, a bf16. */
-    if (r.scale_min < 0x21800000u || r.scale_max > 0x43000000u)
-        return false;
-    if (r.s_min > r.s_max) /* all of them 0 */
-        return true;
-    return __uint_as_float(r.s_min) * __uint_as_float(r.scale_min) >= 0x1p-110f &&
-           __uint_as_float(r.s_max) * __uint_as_float(r.scale_max) <= 0x1p100f;
-}
-
-/* Bits of an activation scale for struct ranges; one that is no power of two fits nowhere. */
-static __device__ inline uint32_t scale_bits(float scale)
-{
-    const uint32_t bits = __float_as_uint(scale);
-    return (bits & 0x7fffffu) != 0 ? 0x7fffffffu : bits;
-}
-
-/* Four activation codes as two pairs of bf16 times `factor` (scale * 2^120, twice): codes 0 and
-   2 in x[0], 1 and 3 in x[1]. An E4M3 magnitude shifted to bf16's place reads 2^-120 times its
-   value, subnormals too. The NaN codes do not come out as NaN: see needs_look and kg_x_nans. */
-static __device__ inline void kg_x_pairs(uint32_t codes, uint32_t factor, uint32_t x[2])
-{
-    x[0] = kg_bmul2((codes & 0x007f007fu) << 4 | (codes & 0x00800080u) << 8, factor);
-    x[1] = kg_bmul2((codes >> 4 & 0x07f007f0u) | (codes & 0x80008000u), factor);
-}
-
-static __device__ inline uint32_t x_factor(float scale)
-{
-    const uint32_t high = __float_as_uint(scale * 0x1p120f) >> 16;
-    return high | high << 16;
-}
-
-/* What kg_x_pairs leaves out: makes those of four codes NaN that are. */
-static __device__ inline void kg_x_nans(uint32_t codes, uint32_t x[2])
-{
-    const uint32_t nan = (codes & 0x7f7f7f7fu) + 0x01010101u;
-    x[0] |= (nan >> 7 & 0x00010001u) * 0x7fffu;
-    x[1] |= (nan >> 15 & 0x00010001u) * 0x7fffu;
-}
-
-/* The two bytes of bf16 magnitudes of e2m1 codes 0..3; those of 4..7 are immediates below.
-   They come from shared memory, as the compiler would not keep constants in registers. */
-struct w_tables {
-    uint32_t low, high, sign;
-};
-
-/* Needs a barrier before they are read. */
-static __device__ inline void store_w_tables(uint32_t shared[3])
-{
-    if (threadIdx.x == 0) {
-        shared[0] = 0xc0800000u;
-        shared[1] = 0x3f3f3f00u;
-        shared[2] = 0x80808080u;
-    }
-}
-
-/* Four nibbles (bits 0..15) as pairs of bf16 in the order of kg_x_pairs. */
-static __device__ inline void w_pairs(const struct w_tables &t, uint32_t nibbles,
-                                      uint32_t w[2])
-{
-    const uint32_t select = nibbles & 0x7777u;
-    const uint32_t low = kg_prmt(t.low, 0xc0804000u, select);
-    uint32_t high = kg_prmt(t.high, 0x40404040u, select);
-    /* 0xFF for a negative code and 0x80 for another: bit 0 is the sign */
-    high |= kg_prmt(t.sign, 0x80808080u, nibbles) << 7 & 0x80808080u;
-    w[0] = kg_prmt(low, high, 0x6240u);
-    w[1] = kg_prmt(low, high, 0x7351u);
 }
 
 /* Whether any of four codes is one for which the sum of a group may need its order, or a NaN:

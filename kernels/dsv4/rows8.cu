@@ -2,21 +2,17 @@
  * The FP4 product for few rows: 16 columns (rows of w) by 8 rows of x a block, all of k.
  *
  *   16 warps; warp v owns the partial sums t = v, v + 16, ..., v + 112 of all 128 outputs,
- *   as accumulators of mma.m16n8k16 (w is A, x is B, k in the order of kg_x_pairs).
- *   part[i] of warp v is t = v + 16 i; the halving tree over i (64, 32, 16) stays in
- *   registers, the one over v (8, 4, 2, 1) goes through shared memory.
+ *   as accumulators of mma.m16n8k16 (w is A, x is B, k in the order of x_halves).
+ *   Part i of warp v is t = v + 16 i. The halving tree over i (64, 32, 16) is a binary tree over
+ *   0 4 2 6 1 5 3 7, the one over v (8, 4, 2, 1) goes through shared memory.
  *
- * All of the tile's w and codes are on their way to shared memory before anything is computed:
- * at this size the latency of one round trip is as long as the transfer. The first 128
- * groups are a stage of their own, so that work on them overlaps the rest. A kernel of a few
- * microseconds also pays for every instruction that it fetches: rows are dealt to warps so
- * that nothing is divided, and what is rare is out of line.
+ * Time is short here: a few microseconds, of which the first is spent waiting for memory. So
+ * everything is requested at once, codes first, then w in two pieces of four parts each (0 4 2 6,
+ * 1 5 3 7); the codes, which come from L2, are decoded and tested while w is under way; and
+ * each piece is multiplied when it is there. What is rare is out of line.
  *
- * The groups of a warp in a stage are computed together, without a branch between them. Those
- * that need their order are looked for before, and their sums are put in place after.
- *
- * Order, exactness and the fallbacks: fp4.h. A group that needs its order is summed from
- * the same shared memory by the lanes that own its outputs.
+ * Order, exactness and the fallbacks: fp4.h. A group that needs its order is looked at once more
+ * with its weights, which nearly always shows that it does not (marked_group).
  */
 #include "kernels/dsv4/launch.h"
 
@@ -24,188 +20,335 @@ namespace
 {
 
 constexpr int COLS = 16, ROWS = 8, WARPS = 16, THREADS = 32 * WARPS;
-constexpr int PARTS = KG_DSV4_PARTS / WARPS; /* of a warp */
+constexpr int PIECES = 2;                   /* of w */
+constexpr int SUM_STRIDE = COLS * ROWS + 8; /* floats of a warp's sums */
 
-/* Rows in shared memory are 16 bytes longer than their data: the 8 rows that a warp reads
-   together then lie in different banks. */
+/* Rows in shared memory are longer than their data by as much as puts the 8 rows that a warp
+   reads together into different banks. The weight scales of columns g and g + 8 are a pair;
+   8 groups of 8 pairs are followed by a gap, for the stores. */
 template <int KIND>
 struct layout {
-    int w_stride, code_stride, s_stride, factor_stride; /* bytes, bytes, floats, words */
+    int w_stride, code_stride, factor_stride; /* bytes, bytes, words */
     int codes_at, s_at, factors_at, sums_at, bytes;
 
     __host__ __device__ explicit layout(int64_t k)
     {
+        const int groups = (int)k / recipe<KIND>::GROUP;
         w_stride = (int)k / 2 + 16;
-        code_stride = (int)k + 16;
-        s_stride = (int)k / recipe<KIND>::GROUP + 4;
+        code_stride = (int)k + 16 * recipe<KIND>::STEPS;
         factor_stride = (int)k / 128 + 1;
         codes_at = COLS * w_stride;
         s_at = codes_at + ROWS * code_stride;
-        factors_at = s_at + COLS * s_stride * 4;
-        bytes = factors_at + ROWS * factor_stride * 4;
-        sums_at = 0; /* over w, when that is done with */
-        const int sums_bytes = WARPS * COLS * ROWS * 4;
-        bytes = bytes > sums_bytes ? bytes : sums_bytes;
+        factors_at = s_at + s_offset(groups + 7);
+        sums_at = (factors_at + (ROWS * factor_stride + ROWS) * 4 + 15) / 16 * 16;
+        bytes = sums_at + WARPS * SUM_STRIDE * 4;
+    }
+    static __host__ __device__ int s_offset(int group)
+    {
+        return group * 64 + group / 8 * 64;
     }
 };
 
-/* Copies bytes [from, to) of a row, multiples of 16, by `lanes` threads. */
-__device__ inline void copy_row(unsigned char *to_shared, const uint8_t *source, int from,
-                                int to, int lane, int lanes, bool real)
+/* k: a constant if FULL. */
+template <int KIND, int ROUNDS, bool FULL>
+__device__ __forceinline__ int k_of(const struct gemm_args &a)
 {
-#pragma unroll 1
-    for (int at = from + lane * 16; at < to; at += lanes * 16)
-        kg_cp_async_16(to_shared + at, real ? source + at : source, real ? 16 : 0);
+    return FULL ? ROUNDS * KG_DSV4_PARTS * recipe<KIND>::GROUP : (int)a.k;
 }
 
-/* recipe::scale, without branches for E4M3: magnitudes read 2^-120 times their value in an
-   f32's place, subnormals too. */
-template <int KIND>
-__device__ inline float scale_of(uint32_t code, float scale2)
-{
-    if (KIND == KG_DSV4_MXFP4)
-        return kg_e8m0_to_f32((uint8_t)code);
-    const float value =
-        __uint_as_float((code & 0x7fu) << 20 | (code & 0x80u) << 24) * 0x1p120f;
-    return ((code & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : value) * scale2;
-}
-
-/* Scales that a thread holds until it may wait for them: at most 9216 / 16 / 4 words of a row
-   for 32 lanes, and 9216 / 128 blocks for 64. */
-constexpr int WORDS_MOST = 5, BLOCKS_MOST = 2;
+/* Scales that a thread holds until it may wait for them. A warp has 16 groups of all columns
+   at a time, a lane 8 of them of one. Of the activation scales a warp has a row. */
+template <int KIND, int ROUNDS, bool FULL>
 struct held_scales {
-    uint32_t words[WORDS_MOST];
-    float scales[BLOCKS_MOST];
+    static constexpr int K_MOST =
+        FULL ? ROUNDS * KG_DSV4_PARTS * recipe<KIND>::GROUP : 9216;
+    static constexpr int CHUNKS = (K_MOST / recipe<KIND>::GROUP + 255) / 256;
+    static constexpr int BLOCKS = (K_MOST / 128 + 31) / 32;
+    uint32_t words[CHUNKS][2];
+    uint32_t bits[BLOCKS];
 };
 
-template <int KIND>
-__device__ inline void request_scales(const struct gemm_args &a, int64_t col0,
-                                      int64_t row0, struct held_scales &held)
+template <int KIND, int ROUNDS, bool FULL>
+__device__ __forceinline__ void
+request_scales(const struct gemm_args &a, int k, unsigned col0, unsigned row0,
+               struct held_scales<KIND, ROUNDS, FULL> &held)
 {
-    const int groups = (int)(a.k / recipe<KIND>::GROUP), blocks = (int)(a.k / 128);
+    const int groups = k / recipe<KIND>::GROUP, blocks = k / 128;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int64_t col = min((long long)(col0 + warp), (long long)(a.n - 1));
-    const int64_t row = min((long long)(row0 + warp / 2), (long long)(a.m - 1));
+    const unsigned col = min(col0 + lane / 2, (unsigned)a.n - 1);
+    const unsigned row = min(row0 + warp % ROWS, (unsigned)a.m - 1);
+    const uint8_t *ws = a.ws + (int64_t)col * groups;
+    const uint32_t *bits = (const uint32_t *)a.scales + (int64_t)row * blocks;
 #pragma unroll
-    for (int i = 0; i < WORDS_MOST; i++)
-        if ((lane + 32 * i) * 4 < groups)
-            held.words[i] = kg_load_u32(a.ws + col * groups + (lane + 32 * i) * 4);
+    for (int c = 0; c < held.CHUNKS; c++)
 #pragma unroll
-    for (int i = 0; i < BLOCKS_MOST; i++)
-        if ((int)threadIdx.x % 64 + 64 * i < blocks)
-            held.scales[i] = a.scales[row * blocks + threadIdx.x % 64 + 64 * i];
+        for (int h = 0; h < 2; h++) {
+            const int at = (warp + WARPS * c) * 16 + lane % 2 * 8 + h * 4;
+            if (at < groups)
+                held.words[c][h] = kg_load_u32(ws + at);
+        }
+#pragma unroll
+    for (int i = 0; i < held.BLOCKS; i++) /* beyond the end: one that is there */
+        held.bits[i] = bits[min(lane + 32 * i, blocks - 1)];
 }
 
-/* Stores the weight scales as f32 and the activation scales as factors, and the ranges of the
-   warp in range[warp]. */
-template <int KIND>
-__device__ inline void store_scales(const struct gemm_args &a,
-                                    const struct layout<KIND> &l,
-                                    const struct held_scales &held, float *s,
-                                    uint32_t *factors, uint32_t (*range)[4])
+/* Stores the weight scales as f32. False if the tile must be summed in order. */
+template <int KIND, int ROUNDS, bool FULL>
+__device__ __forceinline__ bool
+store_weight_scales(const struct gemm_args &a, const struct layout<KIND> &l, int k,
+                    const struct held_scales<KIND, ROUNDS, FULL> &held,
+                    unsigned char *shared)
 {
-    const int groups = (int)(a.k / recipe<KIND>::GROUP), blocks = (int)(a.k / 128);
+    const int groups = k / recipe<KIND>::GROUP;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    struct ranges r = {~0u, 0, ~0u, 0};
+    bool fits = KIND == KG_DSV4_MXFP4 || scale2_fits(a.scale2);
 #pragma unroll
-    for (int i = 0; i < WORDS_MOST; i++)
-        if ((lane + 32 * i) * 4 < groups) {
-            float value[4];
+    for (int c = 0; c < held.CHUNKS; c++) {
+        const int first = (warp + WARPS * c) * 16 + lane % 2 * 8;
+        unsigned char *s =
+            shared + l.s_at + l.s_offset(first) + lane / 2 % 8 * 8 + lane / 16 * 4;
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                value[e] = scale_of<KIND>(held.words[i] >> 8 * e, a.scale2);
-                const uint32_t bits = __float_as_uint(value[e]) & 0x7fffffffu;
-                r.s_min = min(r.s_min, bits - 1); /* 0 becomes ~0 */
-                r.s_max = max(r.s_max, bits);
+        for (int h = 0; h < 2; h++)
+            if (first + h * 4 < groups) {
+                const uint32_t word = held.words[c][h];
+                float value[4];
+                if (KIND == KG_DSV4_MXFP4) {
+                    fits &= e8m0_fit(word);
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        value[e] = __uint_as_float((word >> 8 * e & 0xffu) << 23);
+                } else {
+#pragma unroll
+                    for (int e = 0; e < 4; e += 2) {
+                        const uint32_t pair = kg_e4m3x2_to_half2(word >> 8 * e);
+                        value[e] = half_at(pair) * a.scale2;
+                        value[e + 1] = half_at(pair >> 16) * a.scale2;
+                    }
+                }
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    *(float *)(s + (h * 4 + e) * 64) = value[e];
             }
-            *(float4 *)(s + warp * l.s_stride + (lane + 32 * i) * 4) =
-                make_float4(value[0], value[1], value[2], value[3]);
-        }
-#pragma unroll
-    for (int i = 0; i < BLOCKS_MOST; i++) {
-        const int at = threadIdx.x % 64 + 64 * i;
-        if (at < blocks) {
-            factors[warp / 2 * l.factor_stride + at] = x_factor(held.scales[i]);
-            r.scale_min = min(r.scale_min, scale_bits(held.scales[i]));
-            r.scale_max = max(r.scale_max, scale_bits(held.scales[i]));
-        }
     }
-    r.s_min = __reduce_min_sync(KG_WARP_ALL, r.s_min);
-    r.s_max = __reduce_max_sync(KG_WARP_ALL, r.s_max);
-    r.scale_min = __reduce_min_sync(KG_WARP_ALL, r.scale_min);
-    r.scale_max = __reduce_max_sync(KG_WARP_ALL, r.scale_max);
-    if (lane == 0) {
-        range[warp][0] = r.s_min;
-        range[warp][1] = r.s_max;
-        range[warp][2] = r.scale_min;
-        range[warp][3] = r.scale_max;
-    }
+    return fits;
 }
 
-/* The ranges of all warps: the same for every thread. */
-__device__ inline struct ranges block_ranges(const uint32_t (*range)[4])
+/* Stores the activation scales as factors. False if the tile must be summed in order. */
+template <int KIND, int ROUNDS, bool FULL>
+__device__ __forceinline__ bool
+store_factors(const struct layout<KIND> &l, int k,
+              const struct held_scales<KIND, ROUNDS, FULL> &held, unsigned char *shared)
 {
-    const uint4 mine = kg_load_uint4(range[threadIdx.x % WARPS]);
-    struct ranges r;
-    r.s_min =
-        __reduce_min_sync(KG_WARP_ALL, mine.x) + 1;   /* no scale but 0: 0, and then */
-    r.s_max = __reduce_max_sync(KG_WARP_ALL, mine.y); /* 0 is s_max too */
-    r.s_min = r.s_max == 0 ? 1 : r.s_min;
-    r.scale_min = __reduce_min_sync(KG_WARP_ALL, mine.z);
-    r.scale_max = __reduce_max_sync(KG_WARP_ALL, mine.w);
-    return r;
+    const int blocks = k / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t smallest = held.bits[0], largest = held.bits[0], mantissas = held.bits[0];
+#pragma unroll
+    for (int i = 1; i < held.BLOCKS; i++) {
+        smallest = min(smallest, held.bits[i]);
+        largest = max(largest, held.bits[i]);
+        mantissas |= held.bits[i];
+    }
+    smallest = __reduce_min_sync(KG_WARP_ALL, smallest);
+    largest = __reduce_max_sync(KG_WARP_ALL, largest);
+    uint32_t *factors = (uint32_t *)(shared + l.factors_at);
+    if (warp < ROWS) {
+#pragma unroll
+        for (int i = 0; i < held.BLOCKS; i++)
+            if (lane + 32 * i < blocks)
+                factors[warp * l.factor_stride + lane + 32 * i] =
+                    half_factor(held.bits[i], largest);
+        if (lane == 0)
+            *(float *)&factors[ROWS * l.factor_stride + warp] = row_factor(largest);
+    }
+    return halves_carry(smallest, largest) && (mantissas & 0x7fffffu) == 0;
+}
+
+/* Requests all codes, then the pieces of w. Columns beyond the end are the last one again. All
+   blocks want the same codes at one time; each begins elsewhere, so that they do not all
+   wait for the same slice of the L2. */
+template <int KIND>
+__device__ __forceinline__ void
+request_operands(const struct gemm_args &a, const struct layout<KIND> &l, int k,
+                 unsigned col0, unsigned row0, unsigned char *shared)
+{
+    constexpr int PART = 16 * recipe<KIND>::GROUP / 2; /* bytes of a part of a column */
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned col = min(col0 + warp, (unsigned)a.n - 1);
+    const uint8_t *w = a.w + (int64_t)col * (k / 2);
+    unsigned char *w_here = shared + warp * l.w_stride;
+    const unsigned row = (warp / 2 + blockIdx.x) % ROWS;
+    const uint8_t *codes = a.codes + (int64_t)(row0 + row) * k;
+    unsigned char *codes_here = shared + l.codes_at + row * l.code_stride;
+    const int half = (int)((threadIdx.x + blockIdx.x / ROWS * 8) % 64 * 16);
+    if (row0 + row < a.m)
+#pragma unroll 4
+        for (int at = 0; at < k; at += 64 * 16)
+            if (at + half < k)
+                kg_cp_async_16(codes_here + at + half, codes + at + half);
+    kg_cp_async_commit();
+    /* the parts of a piece, which are 2 apart, of a round, then of the next round */
+    const int at_part = lane * 16 / PART * 2 * PART + lane * 16 % PART;
+    constexpr int STEP = 32 * 16 * 2;
+    w_here += at_part;
+    w += at_part;
+#pragma unroll
+    for (int piece = 0; piece < PIECES; piece++) {
+#pragma unroll 1
+        for (int at = piece * PART; at < k / 2; at += STEP)
+            if (at + at_part < k / 2)
+                kg_cp_async_16(w_here + at, w + at);
+        kg_cp_async_commit();
+    }
 }
 
 /* Bit 4r: whether this group of row r needs its order. `codes` are the lane's four (or twice
    four) of row lane / 4. */
 template <int STEPS>
-__device__ inline uint32_t rows_in_order(const uint32_t codes[STEPS])
+__device__ inline uint32_t rows_in_order(const uint32_t codes[STEPS], uint32_t *bits)
 {
-    uint32_t sum = 0, bits = 0;
+    uint32_t sum = 0;
+    *bits = 0;
     for (int h = 0; h < STEPS; h++)
-        add_integers(codes[h], &sum, &bits);
+        add_integers(codes[h], &sum, bits);
     for (int distance = 1; distance <= 2; distance *= 2) {
         sum += __shfl_xor_sync(KG_WARP_ALL, sum, distance);
-        bits |= __shfl_xor_sync(KG_WARP_ALL, bits, distance);
+        *bits |= __shfl_xor_sync(KG_WARP_ALL, *bits, distance);
     }
-    return __ballot_sync(KG_WARP_ALL, needs_order(sum, bits));
+    return __ballot_sync(KG_WARP_ALL, needs_order(sum, *bits));
 }
 
-/* sub * scale of such a group. Out of line, as nearly no group comes here. */
-template <int GROUP>
-__device__ __noinline__ float rare_group(const uint8_t *codes, const uint8_t *w,
-                                         uint32_t factor)
+/* Where a lane finds its operands of a group: four nibbles of columns g and g + 8 (w8) and
+   four codes of row g for every step. */
+struct places {
+    const unsigned char *w, *w8, *codes, *s;
+    const uint32_t *factors;
+};
+
+template <int KIND>
+__device__ __forceinline__ struct places
+places_of(const struct layout<KIND> &l, const unsigned char *shared, int rows, int j)
 {
-    return ordered_group<GROUP>(codes, w) *
-           (__uint_as_float(factor & 0xffff0000u) * 0x1p-120f);
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const int row = min(g, rows - 1); /* beyond the end: the last one again */
+    constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
+    struct places p;
+    p.w = shared + g * l.w_stride + q * 2 * STEPS + j * (GROUP / 2);
+    p.w8 = p.w + 8 * l.w_stride;
+    p.codes = shared + l.codes_at + row * l.code_stride + q * 4 * STEPS + j * GROUP;
+    p.s = shared + l.s_at + g * 8 + l.s_offset(j);
+    p.factors = (const uint32_t *)(shared + l.factors_at) + row * l.factor_stride +
+                j * GROUP / 128;
+    return p;
 }
 
-/* The sums of a group some of whose rows need their order; d are those of the tensor cores. */
+template <int STEPS>
+__device__ __forceinline__ void load_codes(const unsigned char *from, uint32_t x4[STEPS])
+{
+    if (STEPS == 1) {
+        x4[0] = kg_load_u32(from);
+    } else {
+        const uint2 both = *(const uint2 *)from;
+        x4[0] = both.x;
+        x4[STEPS - 1] = both.y;
+    }
+}
+
+/* The A fragments of a group. */
+template <int STEPS>
+__device__ __forceinline__ void load_w(const unsigned char *w, const unsigned char *w8,
+                                       uint32_t mask, uint32_t a[STEPS][4])
+{
+    if (STEPS == 1) {
+        w_halves((kg_load_u16(w) | (uint32_t)kg_load_u16(w8) << 16) & mask, a[0]);
+        /* column g: nibbles 0 and 2, 1 and 3; column g + 8 */
+        return;
+    }
+    uint32_t low[4], high[4];
+    w_halves(kg_load_u32(w) & mask, low);
+    w_halves(kg_load_u32(w8) & mask, high);
+#pragma unroll
+    for (int h = 0; h < STEPS; h++) {
+        a[h][0] = low[h];
+        a[h][1] = high[h];
+        a[h][2] = low[2 + h];
+        a[h][3] = high[2 + h];
+    }
+}
+
+/* Group i of a batch, counted from the first: four parts of ROUNDS groups each, in the order of
+   the tree. */
+template <int ROUNDS>
+__device__ __forceinline__ constexpr int group_at(int i)
+{
+    return i / ROUNDS % 2 * 64 + i / ROUNDS / 2 * 32 + i % ROUNDS * KG_DSV4_PARTS;
+}
+
+/* Bit i: group i of a batch needs its order in some row. `left`: groups of the row from the
+   batch's first on. Out of line: one batch in ten comes here. */
+template <int KIND, int ROUNDS>
+__device__ __noinline__ uint32_t groups_in_order(const unsigned char *codes, int left)
+{
+    constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
+    uint32_t marked = 0;
+#pragma unroll 1
+    for (int i = 0; i < 4 * ROUNDS; i++) {
+        const int j = group_at<ROUNDS>(i);
+        if (j >= left)
+            continue;
+        uint32_t x4[STEPS], look = 0, bits;
+        load_codes<STEPS>(codes + j * GROUP, x4);
+        for (int h = 0; h < STEPS; h++)
+            look |= needs_look<GROUP>(x4[h]);
+        if (__any_sync(KG_WARP_ALL, look != 0) && rows_in_order<STEPS>(x4, &bits) != 0)
+            marked |= 1u << i;
+    }
+    return marked;
+}
+
+/* sub * scale of a group in order. */
+template <int GROUP>
+__device__ __noinline__ float rare_group(const unsigned char *codes,
+                                         const unsigned char *w, uint32_t factor)
+{
+    return ordered_group<GROUP>(codes, w) * (half_at(factor) * 0x1p-14f);
+}
+
+/* The sums of a group some of whose rows may need their order; d are those of the tensor
+   cores. The test of fp4.h takes all weights for the largest; with the sums of
+   |code * e2m1| themselves it nearly always says no. */
 struct sums {
     float d[4];
 };
 template <int KIND>
-__device__ __noinline__ struct sums marked_group(int64_t k, const unsigned char *shared,
-                                                 int j, float d0, float d1, float d2,
-                                                 float d3)
+__device__ __noinline__ struct sums marked_group(int k, const unsigned char *shared,
+                                                 int rows, int j, float d0, float d1,
+                                                 float d2, float d3)
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     const struct layout<KIND> l(k);
-    const unsigned char *codes = shared + l.codes_at;
-    const uint32_t *factors = (const uint32_t *)(shared + l.factors_at);
+    const struct places p = places_of<KIND>(l, shared, rows, j);
     struct sums sums = {
         {d0, d1, d2, d3}
     };
-    uint32_t x4[STEPS];
-#pragma unroll
-    for (int h = 0; h < STEPS; h++)
-        x4[h] = kg_load_u32(codes + g * l.code_stride + j * GROUP + h * 16 + q * 4);
-    const uint32_t in_order = rows_in_order<STEPS>(x4);
+    uint32_t x4[STEPS], a[STEPS][4], x[2], bits;
+    float most[4] = {};
+    load_codes<STEPS>(p.codes, x4);
+    load_w<STEPS>(p.w, p.w8, 0x77777777u, a);
+    for (int h = 0; h < STEPS; h++) {
+        x_halves(x4[h] & 0x7f7f7f7fu, x);
+        kg_mma_f16_16816(most, a[h], x);
+    }
+    /* 2^24 times 2^(z - 10), times the 2^-14 of w, less a part for what the tensor cores may
+       drop */
+    rows_in_order<STEPS>(x4, &bits);
+    bits = __reduce_or_sync(KG_WARP_ALL, bits);
+    const float limit = (float)(bits & (0u - bits)) * 0x1.ffp-1f;
+    const unsigned char *codes = shared + l.codes_at;
+    const uint32_t *factors = (const uint32_t *)(shared + l.factors_at);
 #pragma unroll
     for (int e = 0; e < 4; e++) {
-        const int row = 2 * q + e % 2, col = g + e / 2 * 8;
-        if ((in_order >> 4 * row & 1u) != 0)
+        const int row = min(2 * q + e % 2, rows - 1), col = g + e / 2 * 8;
+        if (!(most[e] < limit))
             sums.d[e] =
                 rare_group<GROUP>(codes + row * l.code_stride + j * GROUP,
                                   shared + col * l.w_stride + j * (GROUP / 2),
@@ -228,158 +371,167 @@ __device__ __noinline__ void in_order(struct gemm_args a, int64_t col0, int64_t 
     }
 }
 
-/* Adds the groups j1, j1 + 16, ..., of which all 8 are there if FULL. Others are computed from
-   the last group, and not added. */
-template <int KIND, bool FULL>
-__device__ __forceinline__ void add_groups(int64_t k, const unsigned char *shared,
-                                           const struct w_tables &tables, int j1,
-                                           float part[PARTS][4])
+/*
+ * A batch: groups j + group_at(i): the four parts of a piece, ROUNDS of each. FULL: all of
+ * them are there. Else `left` of the row are, from j on; the others are computed from
+ * operands of the first, with a scale of 0.
+ */
+template <int KIND, int ROUNDS>
+struct batch {
+    static constexpr int N = 4 * ROUNDS, STEPS = recipe<KIND>::STEPS;
+    uint32_t x[N][STEPS][2];
+    uint32_t marked; /* bit i: some row of group i may need its order */
+};
+
+/* Decodes and tests the codes of a batch that begins `at` groups after p. */
+template <int KIND, int ROUNDS, bool FULL>
+__device__ __forceinline__ void take_codes(const struct places &p, int at, int left,
+                                           struct batch<KIND, ROUNDS> &b)
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
-    const struct layout<KIND> l(k);
-    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    const int last = (int)(k / GROUP) - 1 - j1, skip = FULL ? 0 : min(last, 0);
-    const unsigned first = (unsigned)(j1 + skip);
-    const unsigned char *w_from = shared + g * l.w_stride + q * 2 + first * (GROUP / 2);
-    const unsigned char *codes_from =
-        shared + l.codes_at + g * l.code_stride + q * 4 + first * GROUP;
-    const float *s_from = (const float *)(shared + l.s_at) + g * l.s_stride + first;
-    const uint32_t *factors_from =
-        (const uint32_t *)(shared + l.factors_at) + g * l.factor_stride;
-    uint32_t look = 0;
-    float d[PARTS][4];
+    uint32_t smallest = 0x7bff7bffu;
 #pragma unroll
-    for (int i = 0; i < PARTS; i++) {
-        const bool real = FULL || WARPS * i <= last;
-        const int at = real ? WARPS * i : 0; /* from `first` */
-        const uint32_t factor = factors_from[(first * GROUP) / 128 + at * GROUP / 128];
+    for (int i = 0; i < b.N; i++) {
+        const int j = at + (FULL || group_at<ROUNDS>(i) < left ? group_at<ROUNDS>(i) : 0);
+        uint32_t x4[STEPS], x[2];
+        load_codes<STEPS>(p.codes + j * GROUP, x4);
+        const uint32_t factor = p.factors[j * GROUP / 128];
 #pragma unroll
         for (int h = 0; h < STEPS; h++) {
-            const unsigned char *w = w_from + at * (GROUP / 2) + h * 8;
-            uint32_t top[2], bottom[2], x[2];
-            const uint32_t x4 = kg_load_u32(codes_from + at * GROUP + h * 16);
-            look |= real && needs_look<GROUP>(x4) != 0 ? 1u << i : 0u;
-            kg_x_pairs(x4, factor, x);
-            w_pairs(tables, kg_load_u16(w), top);
-            w_pairs(tables, kg_load_u16(w + 8 * l.w_stride), bottom);
-            const uint32_t tile[4] = {top[0], bottom[0], top[1], bottom[1]};
-            if (h == 0)
-                kg_mma_bf16_from(d[i], tile, x, 0.0f);
-            else
-                kg_mma_bf16_16816(d[i], tile, x);
+            x_halves(x4[h], x);
+            smallest = kg_min_abs_half2(x[0], kg_min_abs_half2(x[1], smallest));
+            b.x[i][h][0] = kg_hmul2(x[0], factor);
+            b.x[i][h][1] = kg_hmul2(x[1], factor);
         }
     }
-    uint32_t order = 0; /* the looks that end in a need for order */
-    look = __reduce_or_sync(KG_WARP_ALL, look);
-#pragma unroll 1
-    for (; look != 0; look &= look - 1) {
-        const int i = __ffs((int)look) - 1;
-        uint32_t x4[STEPS];
+    /* below 2^-4 (2^-3) as in needs_look; 0, which it does not want, is rare; a NaN is neither */
+    const float fine = GROUP == 16 ? 0x1p-4f : 0x1p-3f;
+    const bool look = !(half_at(smallest) >= fine && half_at(smallest >> 16) >= fine);
+    b.marked = 0;
+    if (__any_sync(KG_WARP_ALL, look))
+        b.marked = groups_in_order<KIND, ROUNDS>(p.codes + at * GROUP, left);
+}
+
+/* The terms of a batch, added to the sums of its parts (FULL: their sums). j1: its first group. */
+template <int KIND, int ROUNDS, bool FULL>
+__device__ __forceinline__ void
+add_groups(int k, const unsigned char *shared, const struct places &p, int rows, int at,
+           int left, int j1, const struct batch<KIND, ROUNDS> &b, float sum[4][4])
+{
+    constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
+    float d[b.N][4];
 #pragma unroll
-        for (int h = 0; h < STEPS; h++)
-            x4[h] = kg_load_u32(codes_from + WARPS * i * GROUP + h * 16);
-        order |= rows_in_order<STEPS>(x4) != 0 ? 1u << i : 0u;
+    for (int i = 0; i < b.N; i++) {
+        const int j = at + (FULL || group_at<ROUNDS>(i) < left ? group_at<ROUNDS>(i) : 0);
+        uint32_t w[STEPS][4];
+        load_w<STEPS>(p.w + j * (GROUP / 2), p.w8 + j * (GROUP / 2), ~0u, w);
+        kg_mma_f16_from(d[i], w[0], b.x[i][0], 0.0f);
+        if (STEPS == 2)
+            kg_mma_f16_16816(d[i], w[STEPS - 1], b.x[i][STEPS - 1]);
     }
-    if (order != 0) {
+    if (b.marked != 0) {
 #pragma unroll
-        for (int i = 0; i < PARTS; i++)
-            if ((order >> i & 1u) != 0) {
-                const struct sums sums = marked_group<KIND>(
-                    k, shared, j1 + WARPS * i, d[i][0], d[i][1], d[i][2], d[i][3]);
+        for (int i = 0; i < b.N; i++)
+            if ((b.marked >> i & 1u) != 0) {
+                const struct sums sums =
+                    marked_group<KIND>(k, shared, rows, j1 + group_at<ROUNDS>(i), d[i][0],
+                                       d[i][1], d[i][2], d[i][3]);
 #pragma unroll
                 for (int e = 0; e < 4; e++)
                     d[i][e] = sums.d[e];
             }
     }
 #pragma unroll
-    for (int i = 0; i < PARTS; i++)
-        if (FULL || WARPS * i <= last) {
-            const float s0 = s_from[WARPS * i];
-            const float s8 = s_from[8 * l.s_stride + WARPS * i];
-            part[i][0] = add_term<KIND>(part[i][0], d[i][0], s0);
-            part[i][1] = add_term<KIND>(part[i][1], d[i][1], s0);
-            part[i][2] = add_term<KIND>(part[i][2], d[i][2], s8);
-            part[i][3] = add_term<KIND>(part[i][3], d[i][3], s8);
+    for (int i = 0; i < b.N; i++) {
+        const bool there = FULL || group_at<ROUNDS>(i) < left;
+        const int j = at + (there ? group_at<ROUNDS>(i) : 0);
+        float2 s = *(const float2 *)(p.s + layout<KIND>::s_offset(j));
+        if (!there)
+            s = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float scale = e < 2 ? s.x : s.y, old = sum[i / ROUNDS][e];
+            sum[i / ROUNDS][e] = FULL && i % ROUNDS == 0
+                                     ? d[i][e] * scale
+                                     : add_term<KIND>(old, d[i][e], scale);
         }
+    }
 }
 
-template <int KIND>
-__global__ void __launch_bounds__(THREADS) rows8_kernel(struct gemm_args a)
+/* ROUNDS: of groups t, t + 128, ... in a batch. FULL: k is ROUNDS rounds, no more, no less. AHEAD:
+   all codes are decoded before w is there. FULL and not AHEAD: for two blocks a multiprocessor. */
+template <int KIND, int ROUNDS, bool FULL, bool AHEAD>
+__global__ void __launch_bounds__(THREADS, FULL && !AHEAD ? 2 : 1)
+    rows8_kernel(struct gemm_args a)
 {
-    constexpr int GROUP = recipe<KIND>::GROUP;
     KG_SHARED_DYNAMIC(shared);
-    KG_SHARED(uint32_t, range, [WARPS][4]);
-    KG_SHARED(uint32_t, table_words, [3]);
-    const struct layout<KIND> l(a.k);
-    unsigned char *codes = shared + l.codes_at;
-    float *s = (float *)(shared + l.s_at);
-    uint32_t *factors = (uint32_t *)(shared + l.factors_at);
+    const int k = k_of<KIND, ROUNDS, FULL>(a);
+    const struct layout<KIND> l(k);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int g = lane / 4, q = lane % 4;
-    const int64_t col0 = (int64_t)blockIdx.x * COLS, row0 = (int64_t)blockIdx.y * ROWS;
-    const int k = (int)a.k, groups = k / GROUP;
-    const int stage = min(k, KG_DSV4_PARTS * GROUP);
+    const unsigned col0 = blockIdx.x * COLS, row0 = blockIdx.y * ROWS;
+    const int groups = k / recipe<KIND>::GROUP;
 
-    struct held_scales held;
-    request_scales<KIND>(a, col0, row0, held);
-    const bool real_col = col0 + warp < a.n, real_row = row0 + warp / 2 < a.m;
-    const uint8_t *w_row = a.w + (real_col ? col0 + warp : 0) * (k / 2);
-    const uint8_t *codes_row = a.codes + (real_row ? row0 + warp / 2 : 0) * (int64_t)k;
-    unsigned char *w_here = shared + warp * l.w_stride;
-    unsigned char *codes_here = codes + warp / 2 * l.code_stride;
-    copy_row(w_here, w_row, 0, stage / 2, lane, 32, real_col);
-    copy_row(codes_here, codes_row, 0, stage, threadIdx.x % 64, 64, real_row);
-    kg_cp_async_commit();
-    copy_row(w_here, w_row, stage / 2, k / 2, lane, 32, real_col);
-    copy_row(codes_here, codes_row, stage, k, threadIdx.x % 64, 64, real_row);
-    kg_cp_async_commit();
-    store_w_tables(table_words);
-    store_scales<KIND>(a, l, held, s, factors, range);
-    kg_cp_async_wait<1>();
+    struct held_scales<KIND, ROUNDS, FULL> held;
+    request_scales<KIND, ROUNDS, FULL>(a, k, col0, row0, held);
+    request_operands<KIND>(a, l, k, col0, row0, shared);
+    bool fits = store_factors<KIND, ROUNDS, FULL>(l, k, held, shared);
+    kg_cp_async_wait<PIECES>();
     __syncthreads();
 
-    if (!scale_moves(block_ranges(range))) {
-        kg_cp_async_wait<0>();
-        in_order<KIND>(a, col0, row0);
-        return;
-    }
-
-    const struct w_tables tables = {table_words[0], table_words[1], table_words[2]};
-    float part[PARTS][4] = {};
-    for (int j0 = 0; j0 < groups; j0 += KG_DSV4_PARTS) {
-        if (j0 == KG_DSV4_PARTS) {
-            kg_cp_async_wait<0>();
-            __syncthreads();
-        }
-        const int j1 = j0 + warp;
-        if (j0 + KG_DSV4_PARTS <= groups)
-            add_groups<KIND, true>(a.k, shared, tables, j1, part);
-        else
-            add_groups<KIND, false>(a.k, shared, tables, j1, part);
-    }
-
+    const int left = groups - warp;
+    const int rows = (int)min((long long)ROWS, (long long)(a.m - row0));
+    const struct places p = places_of<KIND>(l, shared, rows, min(warp, groups - 1));
+    float tree[PIECES][4];
+    struct batch<KIND, ROUNDS> b[AHEAD ? PIECES : 1];
+    if (AHEAD)
 #pragma unroll
-    for (int h = PARTS / 2; h > 0; h /= 2)
-        for (int i = 0; i < h; i++)
-            for (int e = 0; e < 4; e++)
-                part[i][e] = part[i][e] + part[i + h][e];
-    __syncthreads(); /* w is done with */
+        for (int piece = 0; piece < PIECES; piece++)
+            take_codes<KIND, ROUNDS, FULL>(p, 16 * piece, left, b[piece]);
+    fits &= store_weight_scales<KIND, ROUNDS, FULL>(a, l, k, held, shared);
+#pragma unroll
+    for (int piece = 0; piece < PIECES; piece++) {
+        const int first = 16 * piece;
+        float sum[4][4] = {};
+        kg_cp_async_wait<PIECES - 1>();
+        kg_cp_async_commit(); /* nothing: so that the next wait is for the next piece */
+        if (piece > 0) {
+            __syncthreads();
+        } else if (__syncthreads_or(!fits)) {
+            kg_cp_async_wait<0>();
+            in_order<KIND>(a, col0, row0);
+            return;
+        }
+        struct batch<KIND, ROUNDS> &mine = b[AHEAD ? piece : 0];
+#pragma unroll 1
+        for (int at = first; FULL ? at == first : at < left;
+             at += ROUNDS * KG_DSV4_PARTS) {
+            if (!AHEAD)
+                take_codes<KIND, ROUNDS, FULL>(p, at, left - at, mine);
+            add_groups<KIND, ROUNDS, FULL>(k, shared, p, rows, at, left - at, warp + at,
+                                           mine, sum);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            tree[piece][e] = (sum[0][e] + sum[1][e]) + (sum[2][e] + sum[3][e]);
+    }
+
     float *sums = (float *)(shared + l.sums_at);
     for (int e = 0; e < 4; e++)
-        sums[(warp * ROWS + 2 * q + e % 2) * COLS + g + e / 2 * 8] = part[0][e];
+        sums[warp * SUM_STRIDE + (2 * (lane % 4) + e % 2) * COLS + lane / 4 + e / 2 * 8] =
+            tree[0][e] + tree[1][e];
     __syncthreads();
-    if (threadIdx.x < ROWS * COLS) {
-        float tree[WARPS];
-#pragma unroll
-        for (int v = 0; v < WARPS; v++)
-            tree[v] = sums[v * ROWS * COLS + threadIdx.x];
-#pragma unroll
-        for (int h = WARPS / 2; h > 0; h /= 2)
-            for (int v = 0; v < h; v++)
-                tree[v] = tree[v] + tree[v + h];
-        const int64_t row = row0 + threadIdx.x / COLS, col = col0 + threadIdx.x % COLS;
-        if (row < a.m && col < a.n)
-            a.y[row * a.n + col] = tree[0];
+    /* four threads an output: warps v, v + 8, v + 4, v + 12 of v = 0 .. 3 */
+    const int output = threadIdx.x / 4, v = threadIdx.x % 4;
+    sums += v * SUM_STRIDE + output;
+    float y =
+        (sums[0] + sums[8 * SUM_STRIDE]) + (sums[4 * SUM_STRIDE] + sums[12 * SUM_STRIDE]);
+    y = y + __shfl_xor_sync(KG_WARP_ALL, y, 2);
+    y = y + __shfl_xor_sync(KG_WARP_ALL, y, 1);
+    const int64_t row = row0 + output / COLS, col = (int64_t)col0 + output % COLS;
+    if (v == 0 && row < a.m && col < a.n) {
+        const float *row_factors =
+            (const float *)(shared + l.factors_at) + ROWS * l.factor_stride;
+        a.y[row * a.n + col] = y * row_factors[output / COLS] + 0.0f;
     }
 }
 
@@ -389,11 +541,23 @@ template <int KIND>
 int kg_dsv4_rows8(const struct gemm_args &args, struct CUstream_st *stream)
 {
     const struct layout<KIND> l(args.k);
-    const unsigned across = blocks_for(args.n, COLS), down = blocks_for(args.m, ROWS);
-    if (down > 65535)
+    const dim3 grid(blocks_for(args.n, COLS), blocks_for(args.m, ROWS));
+    const int64_t round = KG_DSV4_PARTS * recipe<KIND>::GROUP;
+    if (grid.y > 65535)
         return KG_E_INVALID;
-    return KG_LAUNCH(stream, dim3(across, down), THREADS, (size_t)l.bytes,
-                     rows8_kernel<KIND>, args);
+    const bool one_wave = (int64_t)grid.x * grid.y <= 132;
+    if (args.k == round)
+        return one_wave ? KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
+                                    (rows8_kernel<KIND, 1, true, true>), args)
+                        : KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
+                                    (rows8_kernel<KIND, 1, true, false>), args);
+    if (KIND == KG_DSV4_NVFP4 && args.k == 2 * round)
+        return one_wave ? KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
+                                    (rows8_kernel<KG_DSV4_NVFP4, 2, true, true>), args)
+                        : KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
+                                    (rows8_kernel<KG_DSV4_NVFP4, 2, true, false>), args);
+    return KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
+                     (rows8_kernel<KIND, 1, false, false>), args);
 }
 
 template int kg_dsv4_rows8<KG_DSV4_NVFP4>(const struct gemm_args &, struct CUstream_st *);

@@ -15,12 +15,17 @@
  * 128); positions without a group hold zeros, which add +0. A position is one or two steps
  * of 16 k. Scratch:
  *
- *   x      [m/64][step][row pair 0..3][lane][16 B]   bf16 code * scale: the two B fragments of
- *                                                   rows 16p .. 16p+7 and 16p+8 .. 16p+15
+ *   x      [m/64][step][row pair 0..3][lane][16 B]   halves, code * scale * 2^(7 - e) (fp4.h): the
+ *                                                   two B fragments of rows 16p .. 16p+7 and
+ *                                                   16p+8 .. 16p+15
  *   w      [n/16][step][lane][4 B]                   nibbles: 4 of column g, 4 of g + 8
  *   s      [n/16][position][g][2]                    f32 weight scales of columns g, g + 8
- *   marks  [m/64][position]                          bit r: row r needs its order (fp4.h)
- *   range  [n/16][8][2]                              of the weight scales of an eighth of k
+ *   marks  [m/64][position]                          bit r: row r may need its order (fp4.h)
+ *   rows   [m/64][64]                                row_factor; 0: the row is out of range
+ *   fits   [n/16][piece]                             1: the weight scales are in range
+ *
+ * A stage of the pipeline without a mark has no branch, so that the products of a group and the
+ * additions of the one before overlap.
  *
  * A first part is stored, not added to 0, and y gets + 0.0f at the end: as every part starts
  * from +0 in the defined order, no sum there is -0, and +0 for -0 is all that differs.
@@ -34,18 +39,20 @@ namespace
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS;
 constexpr int COLS = 16 * WARPS, ROWS = 64;
-constexpr int CHUNK = 8;   /* steps in a stage of the pipeline */
-constexpr int STAGES = 2;  /* stages in shared memory */
-constexpr int LEAVES = 8;  /* leaves of a sum in registers */
-constexpr int LEVELS = 4;  /* sizes of sums above: 128 = LEAVES * 2^LEVELS */
-constexpr int VALUES = 32; /* outputs of a thread */
-constexpr int PIECES = 8;  /* blocks that prepare one column tile */
+constexpr int CHUNK = 8;         /* steps in a stage of the pipeline */
+constexpr int STAGES = 2;        /* stages in shared memory */
+constexpr int LEAVES = 8;        /* leaves of a sum in registers */
+constexpr int LEVELS = 4;        /* sizes of sums above: 128 = LEAVES * 2^LEVELS */
+constexpr int VALUES = 32;       /* outputs of a thread */
+constexpr int PIECE_BYTES = 512; /* of each of the columns that a block prepares */
 
 template <int KIND>
 struct plan {
+    static constexpr int PIECE_GROUPS = PIECE_BYTES * 2 / recipe<KIND>::GROUP;
     int64_t groups, rounds, positions, steps; /* of a row */
+    int64_t pieces;                           /* of a column */
     int64_t row_tiles, col_tiles;             /* 64 rows; 16 columns, a multiple of 8 */
-    size_t x_at, w_at, s_at, marks_at, range_at, bytes;
+    size_t x_at, w_at, s_at, marks_at, rows_at, fits_at, bytes;
 
     __host__ __device__ plan(int64_t m, int64_t n, int64_t k)
     {
@@ -53,14 +60,16 @@ struct plan {
         rounds = (groups + KG_DSV4_PARTS - 1) / KG_DSV4_PARTS;
         positions = KG_DSV4_PARTS * rounds;
         steps = positions * recipe<KIND>::STEPS;
+        pieces = (groups + PIECE_GROUPS - 1) / PIECE_GROUPS;
         row_tiles = (m + ROWS - 1) / ROWS;
         col_tiles = (n + COLS - 1) / COLS * WARPS;
         x_at = 0;
         w_at = x_at + (size_t)(row_tiles * steps) * 2048;
         s_at = w_at + (size_t)(col_tiles * steps) * 128;
         marks_at = s_at + (size_t)(col_tiles * positions) * 64;
-        range_at = marks_at + (size_t)(row_tiles * positions) * 8;
-        bytes = range_at + (size_t)col_tiles * (PIECES * 8);
+        rows_at = marks_at + (size_t)(row_tiles * positions) * 8;
+        fits_at = rows_at + (size_t)row_tiles * (ROWS * 4);
+        bytes = fits_at + (size_t)(col_tiles * pieces) * 4;
     }
 
     /* The group at a position; not below `groups` if there is none. */
@@ -70,12 +79,45 @@ struct plan {
         const uint32_t t = __brev(at / in_leaf) >> 25;
         return t + KG_DSV4_PARTS * (int64_t)(at % in_leaf);
     }
+    /* The position of a group, of those that are not there too. */
+    __device__ int position_of(int group) const
+    {
+        return (int)(__brev((unsigned)group % KG_DSV4_PARTS) >> 25) * (int)rounds +
+               group / KG_DSV4_PARTS;
+    }
 };
+
+/* The bits of the largest scale of each row of a tile; 0 for a row that halves cannot carry. */
+__device__ inline void find_largest(const struct gemm_args &a, int64_t tile,
+                                    uint32_t largest[ROWS])
+{
+    static_assert(THREADS == 4 * ROWS, "four threads a row");
+    const int64_t row =
+        min((long long)(tile * ROWS + threadIdx.x / 4), (long long)(a.m - 1));
+    const int blocks = (int)(a.k / 128);
+    const uint32_t *bits = (const uint32_t *)a.scales + row * blocks;
+    uint32_t low = ~0u, high = 0, mantissas = 0;
+#pragma unroll 8
+    for (int i = threadIdx.x % 4; i < blocks; i += 4) {
+        low = min(low, bits[i]);
+        high = max(high, bits[i]);
+        mantissas |= bits[i] & 0x7fffffu;
+    }
+    for (int distance = 1; distance <= 2; distance *= 2) {
+        low = min(low, __shfl_xor_sync(KG_WARP_ALL, low, distance));
+        high = max(high, __shfl_xor_sync(KG_WARP_ALL, high, distance));
+        mantissas |= __shfl_xor_sync(KG_WARP_ALL, mantissas, distance);
+    }
+    if (threadIdx.x % 4 == 0)
+        largest[threadIdx.x / 4] = halves_carry(low, high) && mantissas == 0 ? high : 0;
+    __syncthreads();
+}
 
 /* One position of one row tile, by one warp. */
 template <int KIND>
 __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KIND> &p,
-                                 unsigned char *scratch, int64_t tile, int64_t position)
+                                 unsigned char *scratch, int64_t tile, int64_t position,
+                                 const uint32_t largest[ROWS])
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
@@ -92,9 +134,12 @@ __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KI
             uint32_t codes = 0, x[2] = {0, 0};
             if (row < a.m && j < p.groups) {
                 codes = kg_load_u32(a.codes + row * a.k + j * GROUP + h * 16 + q * 4);
-                kg_x_pairs(codes, x_factor(a.scales[row * (a.k / 128) + j * GROUP / 128]),
-                           x);
-                kg_x_nans(codes, x);
+                const float scale = a.scales[row * (a.k / 128) + j * GROUP / 128];
+                const uint32_t factor =
+                    half_factor(__float_as_uint(scale), largest[part * 8 + g]);
+                x_halves(codes, x);
+                x[0] = kg_hmul2(x[0], factor);
+                x[1] = kg_hmul2(x[1], factor);
             }
             add_integers(codes, &sum, &bits);
             to[h * 4 * 32 * 2 + part / 2 * 32 * 2 + part % 2] = make_uint2(x[0], x[1]);
@@ -111,74 +156,82 @@ __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KI
         ((uint64_t *)(scratch + p.marks_at))[tile * p.positions + position] = marks;
 }
 
-/* One of the PIECES pieces of a column tile by one block. */
+/* One piece of a column tile by one block: rows of w come in through shared memory. Columns
+   beyond the end are the last one again. */
 template <int KIND>
 __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KIND> &p,
                                  unsigned char *scratch, int64_t tile, int piece,
-                                 uint32_t range[2])
+                                 unsigned char (*rows)[PIECE_BYTES + 16])
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    const int64_t col = tile * 16 + g;
-    uint32_t *w = (uint32_t *)(scratch + p.w_at) + tile * p.steps * 32;
-    const int64_t positions = p.positions / PIECES, first = positions * piece;
-#pragma unroll 4
-    for (int64_t step = first * STEPS + threadIdx.x / 32;
-         step < (first + positions) * STEPS; step += WARPS) {
-        const int64_t j = p.group_at(step / STEPS);
-        const int64_t at = j * (GROUP / 2) + step % STEPS * 8 + q * 2;
-        uint32_t nibbles = 0;
-        if (j < p.groups && col < a.n)
-            nibbles = kg_load_u16(a.w + col * (a.k / 2) + at);
-        if (j < p.groups && col + 8 < a.n)
-            nibbles |= (uint32_t)kg_load_u16(a.w + (col + 8) * (a.k / 2) + at) << 16;
-        w[step * 32 + lane] = nibbles;
+    const int first = piece * p.PIECE_GROUPS, groups = (int)p.groups;
+    const int here = min(groups - first, p.PIECE_GROUPS);
+    static_assert(THREADS == 16 * 16, "16 threads a column");
+    const int64_t col =
+        min((long long)(tile * 16 + threadIdx.x / 16), (long long)(a.n - 1));
+    const uint8_t *from = a.w + col * (a.k / 2) + first * (GROUP / 2);
+#pragma unroll
+    for (int i = 0; i < PIECE_BYTES / 256; i++) {
+        const int at = i * 256 + threadIdx.x % 16 * 16;
+        if (at < here * (GROUP / 2))
+            *(uint4 *)(rows[threadIdx.x / 16] + at) = kg_load_uint4(from + at);
     }
 
-    if (threadIdx.x < 2)
-        range[threadIdx.x] = threadIdx.x == 0 ? ~0u : 0u;
-    __syncthreads();
+    /* the scales meanwhile; those of groups that are not there, by the last piece */
     float *s = (float *)(scratch + p.s_at) + tile * p.positions * 16;
-    uint32_t low = ~0u, high = 0;
-#pragma unroll 2
-    for (int64_t i = first * 16 + threadIdx.x; i < (first + positions) * 16;
-         i += THREADS) {
-        const int64_t j = p.group_at(i / 16), c = tile * 16 + i % 16 / 2 + i % 2 * 8;
+    const int end = piece == p.pieces - 1 ? (int)p.positions : first + here;
+    const int i = threadIdx.x % 16;
+    const int64_t c =
+        min((long long)(tile * 16 + i / 2 + i % 2 * 8), (long long)(a.n - 1));
+    bool fits = true;
+#pragma unroll 4
+    for (int j = first + (int)threadIdx.x / 16; j < end; j += THREADS / 16) {
         float value = 0.0f;
-        if (j < p.groups && c < a.n)
-            value = recipe<KIND>::scale(a.ws[c * p.groups + j], a.scale2);
-        const uint32_t bits = __float_as_uint(value) & 0x7fffffffu;
-        low = bits != 0 ? min(low, bits) : low;
-        high = max(high, bits);
-        s[i] = value;
+        if (j < groups) {
+            const uint8_t code = a.ws[c * groups + j];
+            fits &= KIND == KG_DSV4_NVFP4 || e8m0_fit(code * 0x01010101u);
+            value = recipe<KIND>::scale(code, a.scale2);
+        }
+        s[p.position_of(j) * 16 + i] = value;
     }
-    low = __reduce_min_sync(KG_WARP_ALL, low);
-    high = __reduce_max_sync(KG_WARP_ALL, high);
-    if (lane == 0) {
-        atomicMin(&range[0], low);
-        atomicMax(&range[1], high);
+    fits = __syncthreads_and(fits);
+    if (threadIdx.x == 0)
+        ((uint32_t *)(scratch + p.fits_at))[tile * p.pieces + piece] = fits;
+
+    uint32_t *w = (uint32_t *)(scratch + p.w_at) + tile * p.steps * 32 + lane;
+#pragma unroll 4
+    for (int step = (int)threadIdx.x / 32; step < here * STEPS; step += WARPS) {
+        const int at = step * 8 + q * 2;
+        w[(p.position_of(first + step / STEPS) * STEPS + step % STEPS) * 32] =
+            kg_load_u16(rows[g] + at) | (uint32_t)kg_load_u16(rows[g + 8] + at) << 16;
     }
-    __syncthreads();
-    if (threadIdx.x < 2)
-        ((uint32_t *)(scratch + p.range_at))[(tile * PIECES + piece) * 2 + threadIdx.x] =
-            range[threadIdx.x];
 }
 
-/* Blocks 0 .. col_tiles * PIECES - 1 prepare w, the others x. */
+/* Blocks 0 .. col_tiles * pieces - 1 prepare w, the others x. */
 template <int KIND>
 __global__ void __launch_bounds__(THREADS)
     prepare_kernel(struct gemm_args a, unsigned char *scratch)
 {
-    KG_SHARED(uint32_t, range, [2]);
+    KG_SHARED(uint4, rows, [16][(PIECE_BYTES + 16) / 16]);
     const struct plan<KIND> p(a.m, a.n, a.k);
-    const int64_t w_blocks = p.col_tiles * PIECES;
+    const unsigned pieces = (unsigned)p.pieces;
+    const unsigned w_blocks = (unsigned)p.col_tiles * pieces;
     if (blockIdx.x < w_blocks) {
-        prepare_w<KIND>(a, p, scratch, blockIdx.x / PIECES, blockIdx.x % PIECES, range);
+        prepare_w<KIND>(a, p, scratch, blockIdx.x / pieces, blockIdx.x % pieces,
+                        (unsigned char(*)[PIECE_BYTES + 16]) rows);
         return;
     }
-    const int64_t i = (blockIdx.x - w_blocks) * WARPS + threadIdx.x / 32;
-    if (i < p.row_tiles * p.positions)
-        prepare_x<KIND>(a, p, scratch, i / p.positions, i % p.positions);
+    uint32_t *largest = (uint32_t *)rows;
+    const unsigned i = (blockIdx.x - w_blocks) * WARPS, positions = (unsigned)p.positions;
+    const int64_t tile = i / positions;
+    find_largest(a, tile, largest);
+    if (i % positions == 0 && threadIdx.x < ROWS) {
+        const uint32_t bits = largest[threadIdx.x];
+        ((float *)(scratch + p.rows_at))[tile * ROWS + threadIdx.x] =
+            bits == 0 ? 0.0f : row_factor(bits);
+    }
+    prepare_x<KIND>(a, p, scratch, tile, i % positions + threadIdx.x / 32, largest);
 }
 
 /* A stage in shared memory: CHUNK steps of everything. */
@@ -200,7 +253,6 @@ struct walk {
     int rounds;            /* groups in a leaf */
     int at;        /* steps of the stage that are done; 0 asks for the next stage */
     uint32_t turn; /* offset of the stage that comes next: 0 or the size of one */
-    struct w_tables tables;
     /* where the thread reads the stage: its part of x, w, s, and the marks */
     const unsigned char *x_in, *w_in, *s_in, *marks_in;
     /* where its part of the next copy comes from */
@@ -208,9 +260,9 @@ struct walk {
 };
 
 template <int KIND>
-__device__ inline struct walk<KIND>
-walk_from(const struct plan<KIND> &p, const unsigned char *scratch, unsigned char *shared,
-          const uint32_t *tables) {
+__device__ inline struct walk<KIND> walk_from(const struct plan<KIND> &p,
+                                              const unsigned char *scratch,
+                                              unsigned char *shared) {
     typedef stage<KIND> S;
     const int i = threadIdx.x;
     const int64_t col_tile = (int64_t)blockIdx.x * WARPS, row_tile = blockIdx.y;
@@ -220,7 +272,6 @@ walk_from(const struct plan<KIND> &p, const unsigned char *scratch, unsigned cha
     k.at = 0;
     k.turn = 0;
     k.rounds = (int)p.rounds;
-    k.tables = {tables[0], tables[1], tables[2]};
     k.x = scratch + p.x_at + row_tile * p.steps * 2048 + i * 16;
     k.w = scratch + p.w_at + (col_tile + i / 64) * p.steps * 128 + i % 64 * 16;
     k.w_far = k.w + 4 * p.steps * 128;
@@ -277,20 +328,11 @@ __device__ __forceinline__ void next_stage(struct walk<KIND> &k)
 
 /* The nibbles of the group's steps as A fragments. */
 template <int STEPS>
-__device__ __forceinline__ void load_w(const struct w_tables &tables, const uint32_t *w,
-                                       uint32_t a[STEPS][4])
+__device__ __forceinline__ void load_w(const uint32_t *w, uint32_t a[STEPS][4])
 {
 #pragma unroll
-    for (int h = 0; h < STEPS; h++) {
-        uint32_t top[2], bottom[2];
-        const uint32_t word = w[h * 32];
-        w_pairs(tables, word, top);
-        w_pairs(tables, word >> 16, bottom);
-        a[h][0] = top[0];
-        a[h][1] = bottom[0];
-        a[h][2] = top[1];
-        a[h][3] = bottom[1];
-    }
+    for (int h = 0; h < STEPS; h++)
+        w_halves(w[h * 32], a[h]);
 }
 
 /* Eight sums of the group: rows 16 pair + .. of the tile by the warp's columns. x is the
@@ -304,17 +346,18 @@ __device__ __forceinline__ void multiply(const uint32_t a[STEPS][4],
         const uint4 b = kg_load_uint4(x + h * 2048 + pair * 512);
         const uint32_t b0[2] = {b.x, b.y}, b1[2] = {b.z, b.w};
         if (h == 0) {
-            kg_mma_bf16_from(d, a[h], b0, 0.0f);
-            kg_mma_bf16_from(d + 4, a[h], b1, 0.0f);
+            kg_mma_f16_from(d, a[h], b0, 0.0f);
+            kg_mma_f16_from(d + 4, a[h], b1, 0.0f);
         } else {
-            kg_mma_bf16_16816(d, a[h], b0);
-            kg_mma_bf16_16816(d + 4, a[h], b1);
+            kg_mma_f16_16816(d, a[h], b0);
+            kg_mma_f16_16816(d + 4, a[h], b1);
         }
     }
 }
 
-/* sub * scale of row r of a tile and a column, in k order: nibbles[h * 4 + q] >> shift are its
-   weights. Scaling by a power of two commutes with every rounding here. */
+/* The sum of row r of a tile and a column in k order, scaled as that of the tensor cores:
+   nibbles[h * 4 + q] >> shift are its weights. Scaling by a power of two commutes with every
+   rounding here. */
 template <int STEPS>
 __device__ inline float ordered_sum(const unsigned char *x, int r,
                                     const uint32_t *nibbles, int shift)
@@ -327,63 +370,101 @@ __device__ inline float ordered_sum(const unsigned char *x, int r,
         const uint32_t pair =
             *(const uint32_t *)(x + h * 2048 + r / 16 * 512 + (r % 8 * 4 + q) * 16 +
                                 r / 8 % 2 * 8 + e % 2 * 4);
-        const float value = __uint_as_float(e < 2 ? pair << 16 : pair & 0xffff0000u);
         const uint32_t code = nibbles[i / 4] >> (shift + 4 * e);
-        sub = sub + value * kg_e2m1_to_f32((uint8_t)code);
+        sub = sub + half_at(e < 2 ? pair : pair >> 16) * kg_e2m1_to_f32((uint8_t)code);
     }
-    return sub;
+    return sub * 0x1p-14f;
 }
 
-/* The sums of a group some of whose rows need their order. Out of line: few come here. */
+/* The value of the last bit of a half that is set; infinity for 0. */
+__device__ inline float last_bit(uint32_t half)
+{
+    const uint32_t bits = __float_as_uint(half_at(half & 0x7fffu));
+    const float rest = __uint_as_float(bits & (bits - 1));
+    return bits == 0                 ? __uint_as_float(0x7f800000u)
+           : (bits & 0x7fffffu) == 0 ? __uint_as_float(bits)
+                                     : __uint_as_float(bits) - rest;
+}
+
+/* Below what sums of |x * w| the eight rows of a fragment need no order, of the lane's two rows:
+   2^24 times the last bit of a product, less a part for what the tensor cores may drop. */
 template <int STEPS>
-__device__ __noinline__ void marked_group(const uint32_t *tables, const uint32_t *w,
-                                          const unsigned char *x, uint64_t marks,
-                                          float *sums)
+__device__ inline void order_limits(const uint32_t b[STEPS][2], float limits[2])
+{
+    float last = __uint_as_float(0x7f800000u);
+    for (int h = 0; h < STEPS; h++)
+        for (int i = 0; i < 2; i++)
+            last = fminf(last, fminf(last_bit(b[h][i]), last_bit(b[h][i] >> 16)));
+    for (int distance = 1; distance <= 2; distance *= 2)
+        last = fminf(last, __shfl_xor_sync(KG_WARP_ALL, last, distance));
+    for (int i = 0; i < 2; i++)
+        limits[i] =
+            __shfl_sync(KG_WARP_ALL, last, (threadIdx.x % 4 * 2 + i) * 4) * 511.0f;
+}
+
+/* The sums of a group some of whose rows may need their order. The test of fp4.h takes all
+   weights for the largest; with the sums of |x * w| themselves it nearly always says no. Out of
+   line: few come here. */
+template <int STEPS>
+__device__ __noinline__ void marked_group(const uint32_t *w, const unsigned char *x,
+                                          uint64_t marks, float *sums)
 {
     const int lane = threadIdx.x % 32;
-    const struct w_tables t = {tables[0], tables[1], tables[2]};
     uint32_t a[STEPS][4], nibbles[STEPS * 4];
-    load_w<STEPS>(t, w, a);
+    load_w<STEPS>(w, a);
     for (int i = 0; i < STEPS * 4; i++)
         nibbles[i] = __shfl_sync(KG_WARP_ALL, w[i / 4 * 32], (lane & ~3) | i % 4);
 #pragma unroll 1
-    for (int pair = 0; pair < 4; pair++) {
-        float d[8];
-        multiply<STEPS>(a, x + lane * 16, pair, d);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const int r = pair * 16 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-            sums[pair * 8 + i] = marks >> r & 1u
-                                     ? ordered_sum<STEPS>(x, r, nibbles, i % 4 / 2 * 16)
-                                     : d[i];
+    for (int pair = 0; pair < 4; pair++)
+        multiply<STEPS>(a, x + lane * 16, pair, sums + pair * 8);
+    for (int h = 0; h < STEPS; h++)
+        for (int i = 0; i < 4; i++)
+            a[h][i] &= 0x7fff7fffu;
+#pragma unroll 1
+    for (int part = 0; part < ROWS / 8; part++) {
+        if ((marks >> part * 8 & 0xffu) == 0)
+            continue;
+        uint32_t b[STEPS][2];
+        float most[4] = {}, limits[2];
+        for (int h = 0; h < STEPS; h++) {
+            const uint2 both = *(const uint2 *)(x + h * 2048 + part / 2 * 512 +
+                                                lane * 16 + part % 2 * 8);
+            b[h][0] = both.x & 0x7fff7fffu;
+            b[h][1] = both.y & 0x7fff7fffu;
+            kg_mma_f16_16816(most, a[h], b[h]);
         }
+        order_limits<STEPS>(b, limits);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (!(most[i] < limits[i % 2]))
+                sums[part * 4 + i] = ordered_sum<STEPS>(
+                    x, part * 8 + lane % 4 * 2 + i % 2, nibbles, i / 2 * 16);
     }
 }
 
-/* Adds the next group to `sum`, or stores it there if it is the FIRST. */
-template <int KIND, bool FIRST>
+/* Adds the next group of the stage to `sum`, or stores it there if it is the FIRST. MARKED:
+   some group of the stage has marks. */
+template <int KIND, bool FIRST, bool MARKED>
 __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUES])
 {
     constexpr int STEPS = recipe<KIND>::STEPS;
-    if (k.at == 0)
-        next_stage(k);
     const unsigned char *x = k.x_in + k.at * 2048;
     const uint32_t *w = (const uint32_t *)(k.w_in + k.at * 128);
     const float2 s = *(const float2 *)(k.s_in + k.at / STEPS * 64);
-    const uint64_t marks = *(const uint64_t *)(k.marks_in + k.at / STEPS * 8);
+    const uint64_t marks =
+        MARKED ? *(const uint64_t *)(k.marks_in + k.at / STEPS * 8) : 0;
     k.at = (k.at + STEPS) % CHUNK;
     float d[VALUES];
     if (marks == 0) {
         uint32_t a[STEPS][4];
-        load_w<STEPS>(k.tables, w, a);
+        load_w<STEPS>(w, a);
 #pragma unroll
         for (int pair = 0; pair < 4; pair++)
             multiply<STEPS>(a, x, pair, d + pair * 8);
     } else {
         /* an array of its own: one whose address is passed lives in memory on both ways */
-        const uint32_t tables[3] = {k.tables.low, k.tables.high, k.tables.sign};
         float sums[VALUES];
-        marked_group<STEPS>(tables, w, x - threadIdx.x % 32 * 16, marks, sums);
+        marked_group<STEPS>(w, x - threadIdx.x % 32 * 16, marks, sums);
 #pragma unroll
         for (int i = 0; i < VALUES; i++)
             d[i] = sums[i];
@@ -395,8 +476,37 @@ __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUE
     }
 }
 
+/* The sum of the next N leaves of ROUNDS groups, all in one stage. */
+template <int KIND, int ROUNDS, int N, bool MARKED>
+struct leaves {
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    {
+        float right[VALUES];
+        leaves<KIND, ROUNDS, N / 2, MARKED>::next(k, sum);
+        leaves<KIND, ROUNDS, N / 2, MARKED>::next(k, right);
+#pragma unroll
+        for (int i = 0; i < VALUES; i++)
+            sum[i] = sum[i] + right[i];
+    }
+};
+
+template <int KIND, int ROUNDS, bool MARKED>
+struct leaves<KIND, ROUNDS, 1, MARKED> {
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    {
+        next_group<KIND, true, MARKED>(k, sum);
+#pragma unroll
+        for (int r = 1; r < ROUNDS; r++)
+            next_group<KIND, false, MARKED>(k, sum);
+    }
+};
+
+/* Leaves in a stage; 0: of stages and leaves neither divides the other. */
+template <int KIND, int ROUNDS>
+constexpr int STAGE_LEAVES = ROUNDS > 0 ? CHUNK / recipe<KIND>::STEPS / ROUNDS : 0;
+
 /* The sum of the next N leaves of ROUNDS groups (0: of k.rounds). */
-template <int KIND, int ROUNDS, int N>
+template <int KIND, int ROUNDS, int N, bool IN_STAGE = N == STAGE_LEAVES<KIND, ROUNDS>>
 struct tree {
     static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
     {
@@ -409,54 +519,56 @@ struct tree {
     }
 };
 
-template <int KIND, int ROUNDS>
-struct tree<KIND, ROUNDS, 1> {
+template <int KIND, int ROUNDS, int N>
+struct tree<KIND, ROUNDS, N, true> {
     static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
     {
-        next_group<KIND, true>(k, sum);
-        if (ROUNDS > 0) {
-#pragma unroll
-            for (int r = 1; r < ROUNDS; r++)
-                next_group<KIND, false>(k, sum);
-        } else {
-#pragma unroll 1
-            for (int r = 1; r < k.rounds; r++)
-                next_group<KIND, false>(k, sum);
-        }
+        constexpr int POSITIONS = stage<KIND>::POSITIONS;
+        next_stage(k);
+        k.at = 0; /* it is: then the compiler knows it everywhere below */
+        const uint2 marks = *(const uint2 *)(k.marks_in + threadIdx.x % POSITIONS * 8);
+        if (!__any_sync(KG_WARP_ALL, (marks.x | marks.y) != 0))
+            leaves<KIND, ROUNDS, N, false>::next(k, sum);
+        else
+            leaves<KIND, ROUNDS, N, true>::next(k, sum);
     }
 };
 
 template <int KIND>
-__device__ inline bool tile_scales_move(const struct gemm_args &a,
-                                        const struct plan<KIND> &p,
-                                        const unsigned char *scratch, uint32_t range[5])
+struct tree<KIND, 0, 1, false> {
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    {
+        if (k.at == 0)
+            next_stage(k);
+        next_group<KIND, true, true>(k, sum);
+#pragma unroll 1
+        for (int r = 1; r < k.rounds; r++) {
+            if (k.at == 0)
+                next_stage(k);
+            next_group<KIND, false, true>(k, sum);
+        }
+    }
+};
+
+/* Whether the scales of the block's tiles are in range: one that is not takes the others of
+   the block with it. */
+template <int KIND>
+__device__ inline bool block_fits(const struct gemm_args &a, const struct plan<KIND> &p,
+                                  const unsigned char *scratch)
 {
-    const int64_t tile = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (threadIdx.x < 2)
-        range[threadIdx.x] = threadIdx.x == 0 ? ~0u : 0u;
-    store_w_tables(range + 2);
-    __syncthreads();
-    uint32_t low = ~0u, high = 0;
-    const int64_t first = (int64_t)blockIdx.y * ROWS * (a.k / 128);
-    const int64_t end =
-        min((long long)a.m, (long long)(blockIdx.y + 1) * ROWS) * (a.k / 128);
-    for (int64_t i = first + threadIdx.x; i < end; i += THREADS) {
-        low = min(low, scale_bits(a.scales[i]));
-        high = max(high, scale_bits(a.scales[i]));
+    bool fits = true;
+    if (threadIdx.x < ROWS)
+        fits = ((const float *)(scratch + p.rows_at))[blockIdx.y * ROWS + threadIdx.x] !=
+               0.0f;
+    if (KIND == KG_DSV4_NVFP4) {
+        fits &= scale2_fits(a.scale2);
+    } else {
+        const uint32_t *of_tiles = (const uint32_t *)(scratch + p.fits_at) +
+                                   (int64_t)blockIdx.x * WARPS * p.pieces;
+        for (int i = threadIdx.x; i < WARPS * (int)p.pieces; i += THREADS)
+            fits &= of_tiles[i] != 0;
     }
-    low = __reduce_min_sync(KG_WARP_ALL, low);
-    high = __reduce_max_sync(KG_WARP_ALL, high);
-    if (threadIdx.x % 32 == 0) {
-        atomicMin(&range[0], low);
-        atomicMax(&range[1], high);
-    }
-    __syncthreads();
-    const uint32_t *s = (const uint32_t *)(scratch + p.range_at) +
-                        (tile * PIECES + threadIdx.x % PIECES) * 2;
-    const struct ranges r = {__reduce_min_sync(KG_WARP_ALL, s[0]),
-                             __reduce_max_sync(KG_WARP_ALL, s[1]), range[0], range[1]};
-    /* one tile whose scales do not move takes the others of the block with it */
-    return __syncthreads_and(scale_moves(r)) != 0;
+    return __syncthreads_and(fits) != 0;
 }
 
 template <int KIND, int ROUNDS>
@@ -464,13 +576,12 @@ __global__ void __launch_bounds__(THREADS, 1)
     tiles_kernel(struct gemm_args a, const unsigned char *scratch)
 {
     KG_SHARED_DYNAMIC(shared);
-    KG_SHARED(uint32_t, range, [5]); /* and w_tables */
     const struct plan<KIND> p(a.m, a.n, a.k);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int64_t col0 = (int64_t)blockIdx.x * COLS + warp * 16;
     const int64_t row0 = (int64_t)blockIdx.y * ROWS;
 
-    if (!tile_scales_move<KIND>(a, p, scratch, range)) {
+    if (!block_fits<KIND>(a, p, scratch)) {
         for (int i = 0; i < 16 * ROWS; i++) {
             const int64_t row = row0 + i / 16, col = col0 + i % 16;
             if (row >= a.m || col >= a.n)
@@ -483,14 +594,12 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
 
     float *waiting = (float *)(shared + 2 * stage<KIND>::BYTES) + threadIdx.x;
-    struct walk<KIND> k = walk_from<KIND>(p, scratch, shared, range + 2);
+    struct walk<KIND> k = walk_from<KIND>(p, scratch, shared);
     float sum[VALUES];
     fetch_stage(k, shared);
     kg_cp_async_commit();
 #pragma unroll 1
     for (int chunk = 0; chunk < 1 << LEVELS; chunk++) {
-        if (ROUNDS > 0 && ROUNDS * recipe<KIND>::STEPS * LEAVES % CHUNK == 0)
-            k.at = 0; /* it is: then the compiler knows it everywhere below */
         tree<KIND, ROUNDS, LEAVES>::next(k, sum);
         int level = 0;
 #pragma unroll 1
@@ -504,12 +613,13 @@ __global__ void __launch_bounds__(THREADS, 1)
                 waiting[(level * VALUES + i) * THREADS] = sum[i];
     }
     kg_cp_async_wait<0>();
+    const float *rows = (const float *)(scratch + p.rows_at) + row0;
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
         const int64_t row = row0 + i / 8 * 16 + i / 4 % 2 * 8 + lane % 4 * 2 + i % 2;
         const int64_t col = col0 + lane / 4 + i % 4 / 2 * 8;
         if (row < a.m && col < a.n)
-            a.y[row * a.n + col] = sum[i] + 0.0f;
+            a.y[row * a.n + col] = sum[i] * rows[row - row0] + 0.0f;
     }
 }
 
@@ -526,9 +636,9 @@ int kg_dsv4_tiles(const struct gemm_args &args, void *scratch, struct CUstream_s
 {
     static_assert(LEAVES << LEVELS == KG_DSV4_PARTS, "the tree has 128 leaves");
     const struct plan<KIND> p(args.m, args.n, args.k);
-    const int64_t blocks =
-        p.col_tiles * PIECES + (p.row_tiles * p.positions + WARPS - 1) / WARPS;
-    if (blocks > 0x7fffffff || p.row_tiles > 65535 || p.steps > 0x3fffffff)
+    const int64_t blocks = p.col_tiles * p.pieces + p.row_tiles * p.positions / WARPS;
+    if (blocks > 0x7fffffff || p.row_tiles * p.positions > 0x7fffffff ||
+        p.row_tiles > 65535 || p.steps > 0x3fffffff)
         return KG_E_INVALID;
     KG_TRY(KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0, prepare_kernel<KIND>, args,
                      (unsigned char *)scratch));
