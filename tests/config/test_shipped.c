@@ -9,7 +9,8 @@
 static void fit(void **state)
 {
     (void)state;
-    static const char *const names[] = {"quick", "full", "nightly", "release"};
+    static const char *const names[] = {"quick", "full", "nightly", "release",
+                                        "dsv4-7168"};
     struct kg_error error;
     struct kg_models *models;
     kg_error_init(&error);
