@@ -174,11 +174,11 @@ static const float *run_single(struct job *job, int arm, int64_t length)
 
 /* ---- the oracle ---- */
 
-/* Keys of a split as the launchers' contract has it: 528 blocks over the key heads, steps
+/* Keys of a split as the launchers' contract has it: 132 blocks over the key heads, steps
    of 64, at least 128. */
 static int64_t split_keys(const struct job *job, int64_t keys)
 {
-    int64_t wanted = 528 / job->args.n_kv_heads;
+    int64_t wanted = 132 / job->args.n_kv_heads;
     int64_t size = ((keys + wanted - 1) / wanted + 63) / 64 * 64;
 
     return size < 128 ? 128 : size;
@@ -186,21 +186,29 @@ static int64_t split_keys(const struct job *job, int64_t keys)
 
 /* Roundings of each arm; kernels/attention/decode.h and decode_scalar.cu state the order.
  *   score   scalar: a lane's hd/32 fma, 5 additions, the scale. vector: 8 fma, 2 joins, the
- *           block's scale, hd/32 - 1 additions, the scale. int8: two scales, hd/32 - 1, the
- *           scale.
- *   value   scalar: v itself, and two roundings a key. fast: p * d or m - 32d, 4 fma and
- *           one rescaling a tile, acc + rest, 7 slots, one fma a split. */
+ *           block's scale, hd/32 - 1 additions, the scale. int8: two scales, hd/32 fma.
+ *   weight  one rescaling a tile of the warp after its first, one to the warps' maximum and
+ *           one to the splits'. A warp's M may lie 3 below its largest score, so that
+ *           s - M rounds by 3u where the model has 0: one rescaling more covers it.
+ *   sum     2 keys a tile and lane, 4 for the lanes, the warps, the splits.
+ *   value   scalar: v itself, and two roundings a key. fast: p * d or m - 32d, at most 8
+ *           fma a tile, at most 3 for chains and slots, acc + rest, the warps, the splits.
+ */
 static struct kg_oracle_attention_ops ops_of(const struct job *job, int arm, int64_t keys)
 {
-    double blocks = job->args.head_dim / 32;
+    int head_dim = job->args.head_dim, warps = head_dim <= 128   ? 16
+                                               : head_dim <= 256 ? 8
+                                                                 : 4;
     double size = (double)split_keys(job, keys), splits = ceil((double)keys / size);
-    double tiles = fmin(size, (double)keys + 31) / 32;
+    double blocks = head_dim / 32, tiles = ceil(fmin(size, (double)keys) / 16);
+    double own = ceil(tiles / warps), active = fmin(tiles, warps);
     struct kg_oracle_attention_ops ops = {
         .u = 0x1p-24,
         .score = arm == VECTOR || arm == VECTOR_DEEP ? blocks + 11 : blocks + 2,
-        .rescales = tiles + 1,
-        .sum = 5 + 2 * tiles + splits,
-        .value = 1 + 5 * tiles + 8 + splits,
+        .rescales = own + (own > 1 ? 2 : 1),
+        .sum = 2 * own + 3 + active + splits,
+        .value = head_dim == 64 ? 1 + 4 * own + 4 + active + splits
+                                : 1 + 8 * own + 2 + active + splits,
         .offset_32 = job->pair->k_type == KG_TYPE_Q8_0,
     };
 

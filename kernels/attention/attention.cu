@@ -106,6 +106,8 @@ static int run(int arm, const struct kg_decode *a, struct decode p, int64_t rows
     p.v_type = l->v_type;
     p.n_heads = a->n_heads;
     p.n_kv_heads = a->n_kv_heads;
+    p.group = a->n_heads / a->n_kv_heads;
+    p.splits_wanted = splits_wanted(a->n_kv_heads);
     p.window = a->window;
     p.scale = a->scale;
 

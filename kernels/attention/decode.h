@@ -3,344 +3,505 @@
  * row, keys in splits.
  *
  *   grid   x split, y key head and group of up to HG of its query heads, z row
- *   block  HD threads; tile.h says who does what
+ *   block  WARPS warps; warp w has the tiles w, w + WARPS, ... of the split to itself, from
+ *          copying them in to its own output, and waits for nobody (tile.h)
  *
  * Order of the arithmetic, the same for every form (base and deep, single row, rows,
  * sequences, length on the device), per row and head:
  *
- *   split   keys as partition.h cuts them; tiles of 32 keys in order, from M = -inf, L = 0
- *   score   s = (part_0 + part_1 + ...) * scale, part_b of 32 elements as in tile.h
- *   tile    M' = max(M, max s);  r = exp(M - M');  p = exp(s - M'), 0 past the end
- *           L = L * r + (butterfly sum of the 32 p)
- *           thread: acc = acc * r, rest = rest * r; then its four keys in order
- *   end     out = sum over the 8 slots in order of (acc + rest); out, M, L of the split
- *   row     combine_head of rows.h over the splits
+ *   warp    its tiles of 16 keys in order, from M = -inf, L = 0
+ *   score   s as in tile.h, scaled
+ *   tile    if max s > M + 3: M' = max s, r = exp(M - M'), and L, acc and rest are
+ *           multiplied by r; otherwise M' = M. p = exp(s - M'), 0 past the end
+ *           L_lane = L_lane + p, rest_lane = fma(p, m, rest_lane) of the lane's keys;
+ *           acc = fma(p * d, code, acc), a lane's keys in order, CHAINS chains by turns
+ *   end     L, rest: butterfly sums over the lanes; o = the slots' acc in order, then + rest
+ *   split   M = max M_w; w_w = exp(M_w - M); sums of w_w L_w and w_w o_w by fma from 0 in
+ *           ascending w, warps without a tile left out
+ *   row     combine_splits of rows.h over the splits
  *
- * A head's result does not depend on the heads beside it: HG and the grid are scheduling.
+ * where value = d * code + m of V. Q5_1 counts codes from 32 (32 + code costs one instruction,
+ * an integer conversion would cost more), so m is m - 32d. A head's result does not depend
+ * on the heads beside it: the grid is scheduling.
  *
- * Base: one tile in shared memory, plain copies, a second launch combines. Deep: STAGES
- * tiles under way by cp.async; the last block of a row's heads to finish combines in the
- * same launch, which it learns from a counter that it leaves at 0.
+ * M need not be the largest score: p stays below exp(3), and sums in f32 lose nothing by
+ * it. That saves the sums their rescaling, and a vote instead of a maximum does.
+ *
+ * Base: one tile of a warp in shared memory, plain copies, a second launch combines the
+ * splits. Deep: stages of tiles under way by cp.async; the last block of a row's heads to
+ * finish combines in the same launch, which it learns from a counter that it leaves at 0.
  */
 #ifndef KGATE_KERNELS_ATTENTION_DECODE_H
 #define KGATE_KERNELS_ATTENTION_DECODE_H
 
 #include "kernels/attention/launch.h"
 #include "kernels/attention/tile.h"
+#include "kernels/device/overlap.h"
 
-#define STAGES 4
+#define LAZY 3.0f /* how far a score may exceed M */
 
 template <int HD, int HG, bool INT8>
 struct decode_queries;
 
-/* q as int8: d and codes per 32 elements, the codes laid out as scores_int8 wants. */
 template <int HD, int HG>
 struct alignas(16) decode_queries<HD, HG, true> {
-    uint32_t words[HD / 32][Q8_WORDS][HG];
-    float d[HD / 32][HG];
+    int8_t code[HG][HD];
+    float d[HG][HD / 32];
 };
 template <int HD, int HG>
 struct alignas(16) decode_queries<HD, HG, false> {
     float q[HG * HD];
 };
 
-template <int HD, int HG>
-struct decode_shared {
-    float part[HD / 32][HG][TILE];
-    alignas(16) float p[TILE][HG];
-    float rescale[HG];
-    float state[HG][2]; /* M, L at the end */
-    int last;
+template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
+struct decode_block {
+    typedef tile_shape<HD, HG, MAIN> shape;
+    typedef decode_queries<HD, HG, INT8> queries;
+    typedef row_copy<0, shape::K_BYTES, shape::K_CHUNK, shape::K_STRIDE, DEEP,
+                     shape::K_PHASED>
+        k_copy;
+    typedef row_copy<0, shape::V_BYTES, shape::V_CHUNK, shape::V_STRIDE, DEEP, false>
+        v_copy;
+    enum {
+        WARPS = HD <= 128   ? 16
+                : HD <= 256 ? 8
+                            : 4,
+        THREADS = 32 * WARPS,
+        STAGES = DEEP ? 2 : 1,
+        /* A warp's own memory: the ring, later its output; and the weights p * d. */
+        OUT_BYTES = shape::SLOTS * HG * HD * 4,
+        RING_BYTES = STAGES * shape::BYTES > OUT_BYTES ? STAGES *shape::BYTES : OUT_BYTES,
+        WEIGHT_BYTES = shape::BLOCKS * shape::W_STRIDE * 4,
+        WARP_BYTES = RING_BYTES + WEIGHT_BYTES,
+        QUERIES_AT = WARPS * WARP_BYTES,
+        STATE_AT = QUERIES_AT + sizeof(queries),
+        REST_AT = STATE_AT + WARPS * HG * 8,
+        PARTS_AT = REST_AT + WARPS * HG * shape::BLOCKS * 4,
+        LAST_AT = PARTS_AT + HG * (WARPS + 1) * 8,
+        /* All shared memory is dynamic: a launch asks for what exceeds 48 KiB by the
+           dynamic bytes alone, so none may hide in static arrays. */
+        SHARED_BYTES = LAST_AT + 4,
+    };
+    static_assert(WARP_BYTES % 16 == 0, "alignment of the parts");
+    static_assert(WARPS * WARP_BYTES >= HG * (SPLIT_BLOCKS + 1) * 8, "combine_splits");
+    static_assert(SHARED_BYTES <= 227 * 1024, "fits a multiprocessor");
 };
 
-template <int HD, int HG>
+template <int HD, int HG, int THREADS>
 static __device__ inline void load_queries(struct decode_queries<HD, HG, true> &to,
                                            const float *q, int heads)
 {
-    const int lane = threadIdx.x % 32, b = threadIdx.x / 32;
-    for (int h = 0; h < HG; h++) {
-        const float x = h < heads ? q[h * HD + threadIdx.x] : 0.0f;
+    const int lane = threadIdx.x % 32;
+    for (int i = threadIdx.x / 32; i < HG * HD / 32; i += THREADS / 32) {
+        const int h = i / (HD / 32), b = i % (HD / 32);
+        const float x = h < heads ? q[h * HD + 32 * b + lane] : 0.0f;
         const float d = warp_max(fabsf(x)) / 127.0f;
         const float id = d > 0.0f ? 1.0f / d : 0.0f;
-        const int at = Q8_SHIFT(b) + 2 + lane;
-        if (lane < Q8_WORDS)
-            to.words[b][lane][h] = 0;
-        __syncwarp();
-        ((uint8_t *)&to.words[b][at / 4][h])[at % 4] = (uint8_t)__float2int_rn(x * id);
+        to.code[h][32 * b + lane] = (int8_t)__float2int_rn(x * id);
         if (lane == 0)
-            to.d[b][h] = d;
+            to.d[h][b] = d;
     }
 }
 
-template <int HD, int HG>
+template <int HD, int HG, int THREADS>
 static __device__ inline void load_queries(struct decode_queries<HD, HG, false> &to,
                                            const float *q, int heads)
 {
-    for (int h = 0; h < HG; h++)
-        to.q[h * HD + threadIdx.x] = h < heads ? q[h * HD + threadIdx.x] : 0.0f;
+    for (int i = threadIdx.x; i < HG * HD; i += THREADS)
+        to.q[i] = i < heads * HD ? q[i] : 0.0f;
 }
 
-template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
-struct decode_block {
-    typedef tile_shape<HD, MAIN> shape;
-    enum {
-        WARPS = HD / 32,
-        UNITS = HD / 8,
-        TILES = DEEP ? STAGES : 1,
-        HEADS_PER_WARP = (HG + WARPS - 1) / WARPS,
-        MEMORY = TILES * shape::BYTES,
-        /* Heads whose eight partial outputs fit into the tiles' memory at once. */
-        ROUND = MEMORY / (SLOTS * HD * 4) < HG ? MEMORY / (SLOTS * HD * 4) : HG,
-        /* All shared memory is dynamic: a launch asks for what exceeds 48 KiB by the
-           dynamic bytes alone, so none may hide in static arrays. */
-        QUERIES_AT = MEMORY,
-        SHARED_AT = QUERIES_AT + sizeof(decode_queries<HD, HG, INT8>),
-        SHARED_BYTES = SHARED_AT + sizeof(decode_shared<HD, HG>),
-    };
-    static_assert(QUERIES_AT % 16 == 0 && SHARED_AT % 16 == 0, "alignment of the parts");
-    static_assert(ROUND >= 1, "one head must fit");
-
-    const struct decode &p;
-    const uint8_t *k, *v; /* of the split's first key, this key head */
-    int n;                /* keys of the split */
-    uint8_t *memory;
-
-    __device__ inline uint8_t *k_tile(int t) const
-    {
-        return memory + t % TILES * shape::BYTES;
+/* A lane's part of the queries. */
+template <int HD, int HG>
+static __device__ __forceinline__ void
+take_queries(const struct decode_queries<HD, HG, true> &from, float scale,
+             struct query_codes<HD, HG> &to)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    for (int b = 0; b < HD / 32; b++) {
+        const uint2 c = kg_load_uint2(&from.code[g % HG][32 * b + 8 * t]);
+        const bool mine = HG == 8 || g / 4 == b % 2;
+        to.code[b][0] = mine ? c.x : 0u;
+        to.code[b][1] = mine ? c.y : 0u;
     }
-    __device__ inline uint8_t *v_tile(int t) const
-    {
-        return k_tile(t) + TILE * shape::K_STRIDE;
-    }
+    for (int j = 0; j < to.PAIRS; j++)
+        for (int i = 0; i < 2; i++)
+            to.scale[j][i] =
+                (HG == 8 ? from.d[(2 * t + i) % HG][j]
+                         : from.d[2 * (t % 2) + i][min(2 * j + t / 2, HD / 32 - 1)]) *
+                scale;
+}
+template <int HD, int HG>
+static __device__ __forceinline__ void
+take_queries(const struct decode_queries<HD, HG, false> &, float,
+             struct query_codes<HD, HG> &)
+{
+}
 
-    __device__ inline void copy(int t) const
+/*
+ * Sums over the lanes that have the same heads in the scores' picture, of N values at once:
+ * a butterfly over the lane distances 16, 8, 4 and, for HG = 4, 2. While N is even a lane
+ * goes on with half of them only. Afterwards it has N' sums in x[0 ..], those of the values
+ * at + 0 ..; returns N'.
+ */
+template <int HG, int N, int DISTANCE = 16>
+static __device__ __forceinline__ int sum_of_keys(float *x, int &at)
+{
+    if constexpr (DISTANCE < (HG == 4 ? 2 : 4)) {
+        return N;
+    } else if constexpr (N % 2 == 0 && DISTANCE >= 4) {
+        const bool upper = (threadIdx.x & DISTANCE) != 0;
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) {
+            const float keep = upper ? x[N / 2 + i] : x[i];
+            const float give = upper ? x[i] : x[N / 2 + i];
+            x[i] = keep + __shfl_xor_sync(KG_WARP_ALL, give, DISTANCE);
+        }
+        at += upper ? N / 2 : 0;
+        return sum_of_keys<HG, N / 2, DISTANCE / 2>(x, at);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[i] += __shfl_xor_sync(KG_WARP_ALL, x[i], DISTANCE);
+        return sum_of_keys<HG, N, DISTANCE / 2>(x, at);
+    }
+}
+template <int HG>
+static __device__ __forceinline__ float max_of_keys(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 16));
+    x = fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 8));
+    x = fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 4));
+    return HG == 4 ? fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 2)) : x;
+}
+
+/* What a warp has of its keys: M, L and rest of a lane's two heads, acc of its unit. */
+template <int HD, int HG, bool MAIN>
+struct warp_sums {
+    typedef tile_shape<HD, HG, MAIN> shape;
+    float max[2], sum[2], rest[shape::BLOCKS][2];
+    float acc[shape::CHAINS][shape::PER_LANE][HG][8];
+
+    /* fresh: nothing has been added yet. */
+    __device__ __forceinline__ void rescale(const float (&score)[shape::KEYS][2],
+                                            bool fresh)
     {
-        const int left = n - t * TILE;
-        const uint8_t *k_from = k + (int64_t)t * TILE * p.k_stride;
-        const uint8_t *v_from = v + (int64_t)t * TILE * p.v_stride;
-        if (left <= 0)
+        float r[2];
+        for (int i = 0; i < 2; i++) {
+            float x = score[0][i];
+            for (int k = 1; k < shape::KEYS; k++)
+                x = fmaxf(x, score[k][i]);
+            x = max_of_keys<HG>(x);
+            const float old = max[i];
+            max[i] = x > old + LAZY ? x : old;
+            if (fresh)
+                continue;
+            r[i] = weight_exp(old - max[i]);
+            sum[i] *= r[i];
+            for (int b = 0; b < shape::BLOCKS; b++)
+                rest[b][i] *= r[i];
+        }
+        if (fresh)
             return;
-        if (MAIN) {
-            copy_rows<HD, shape::K_BYTES, shape::K_CHUNK, shape::K_STRIDE, DEEP>(
-                k_tile(t), k_from, p.k_stride, left);
-            copy_rows<HD, shape::V_BYTES, shape::V_CHUNK, shape::V_STRIDE, DEEP>(
-                v_tile(t), v_from, p.v_stride, left);
-        } else {
-            copy_rows_any(k_tile(t), shape::K_STRIDE, k_from, p.k_stride,
-                          HD / 32 * block_bytes(p.k_type), left);
-            copy_rows_any(v_tile(t), shape::V_STRIDE, v_from, p.v_stride,
-                          HD / 32 * block_bytes(p.v_type), left);
+#pragma unroll
+        for (int h = 0; h < HG; h++) {
+            const float f = __shfl_sync(KG_WARP_ALL, r[h % 2], h / 2);
+            for (int c = 0; c < shape::CHAINS; c++)
+                for (int u = 0; u < shape::PER_LANE; u++)
+                    for (int e = 0; e < 8; e++)
+                        acc[c][u][h][e] *= f;
         }
     }
 };
 
-/* The softmax of a tile, warp w for the heads w, w + WARPS, ...; lane l has key l. */
-template <int HD, int HG>
-static __device__ inline void softmax_tile(struct decode_shared<HD, HG> &shared, int left,
-                                           float scale, float *max, float *sum)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int i = 0; i < (HG + HD / 32 - 1) / (HD / 32); i++) {
-        const int h = warp + i * (HD / 32);
-        if (h >= HG)
-            break;
-        float s = shared.part[0][h][lane];
-        for (int b = 1; b < HD / 32; b++)
-            s += shared.part[b][h][lane];
-        s = lane < left ? s * scale : -INFINITY;
-        const float old = max[i];
-        max[i] = fmaxf(old, warp_max(s));
-        const float p = lane < left ? kg_expf(s - max[i]) : 0.0f;
-        const float rescale = kg_expf(old - max[i]);
-        sum[i] = sum[i] * rescale + warp_sum(p);
-        shared.p[lane][h] = p;
-        if (lane == 0)
-            shared.rescale[h] = rescale;
-    }
-}
-
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
-static __global__ void __launch_bounds__(HD, HG == 4 ? 512 / HD : 1)
-    decode_kernel(struct decode p)
+static __global__ void
+    __launch_bounds__((decode_block<HD, HG, INT8, MAIN, DEEP>::THREADS), 1)
+        decode_kernel(struct decode p)
 {
-    typedef decode_block<HD, HG, INT8, MAIN, DEEP> block_type;
-    typedef decode_queries<HD, HG, INT8> queries_type;
-    typedef decode_shared<HD, HG> shared_type;
+    typedef decode_block<HD, HG, INT8, MAIN, DEEP> block;
+    typedef typename block::shape shape;
+    constexpr int WARPS = block::WARPS, THREADS = block::THREADS;
+    constexpr int STAGES = block::STAGES;
     KG_SHARED_DYNAMIC(memory);
-    queries_type &queries = *(queries_type *)(memory + block_type::QUERIES_AT);
-    shared_type &shared = *(shared_type *)(memory + block_type::SHARED_AT);
+    typename block::queries &queries =
+        *(typename block::queries *)(memory + block::QUERIES_AT);
+    float2(*state)[HG] = (float2(*)[HG])(memory + block::STATE_AT);
+    float(*rests)[HG][shape::BLOCKS] =
+        (float(*)[HG][shape::BLOCKS])(memory + block::REST_AT);
+    struct part_weight(*parts)[WARPS + 1] =
+        (struct part_weight(*)[WARPS + 1])(memory + block::PARTS_AT);
+    int *last = (int *)(memory + block::LAST_AT);
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
+    const int g = lane / 4, t = lane % 4;
     const int row = blockIdx.z, split = blockIdx.x;
-    const int group = p.n_heads / p.n_kv_heads, chunks = (group + HG - 1) / HG;
-    const int kv_head = blockIdx.y / chunks, h0 = blockIdx.y % chunks * HG;
-    const int heads = min(HG, group - h0), head0 = kv_head * group + h0;
+    const int chunks = (p.group + HG - 1) / HG;
+    const int kv_head = (int)((unsigned)blockIdx.y / (unsigned)chunks);
+    const int h0 = ((int)blockIdx.y - kv_head * chunks) * HG;
+    const int heads = min(HG, p.group - h0), head0 = kv_head * p.group + h0;
+    const int64_t index0 = (int64_t)row * p.n_heads + head0;
+
+    if (DEEP) {
+        kg_grid_release();
+        kg_grid_wait();
+    }
     const struct row_keys keys = keys_of(p, row);
-    const int size = split_keys(keys.n, p.n_kv_heads);
-    const int n_splits = split_count(keys.n, p.n_kv_heads);
+    const int size = split_keys(keys.n, p.splits_wanted);
+    const int n_splits = split_count(keys.n, size);
     if (split >= n_splits) {
         if (DEEP && n_splits == 0 && split == 0)
-            for (int h = warp; h < heads; h += block_type::WARPS)
-                combine_head<HD>(p, row, head0 + h, 0);
+            combine_splits<HD, THREADS>(p, index0, heads, 0,
+                                        (struct part_weight *)memory);
         return;
     }
-    const int first = split * size;
-    const block_type block = {
-        p, keys.k + first * p.k_stride + kv_head * (HD / 32 * block_bytes(p.k_type)),
-        keys.v + first * p.v_stride + kv_head * (HD / 32 * block_bytes(p.v_type)),
-        min(size, keys.n - first), memory};
-    const int n_tiles = (block.n + TILE - 1) / TILE;
-
-    if (DEEP)
-        for (int t = 0; t < STAGES - 1; t++) {
-            block.copy(t);
-            kg_cp_async_commit();
-        }
-    load_queries<HD, HG>(queries, p.q + ((int64_t)row * p.n_heads + head0) * HD, heads);
-    __syncthreads();
-    float max[block_type::HEADS_PER_WARP], sum[block_type::HEADS_PER_WARP];
-    float acc[HG][8] = {}, rest[HG] = {};
-    for (int i = 0; i < block_type::HEADS_PER_WARP; i++) {
-        max[i] = -INFINITY;
-        sum[i] = 0.0f;
-    }
-    const int unit = tid % block_type::UNITS, slot = tid / block_type::UNITS;
-    for (int t = 0; t < n_tiles; t++) {
-        if (DEEP) {
-            kg_cp_async_wait<STAGES - 2>();
-            __syncthreads(); /* tile t is here; all are done with tile t - 1 */
-            block.copy(t + STAGES - 1);
-            kg_cp_async_commit();
-        } else {
-            __syncthreads();
-            block.copy(t);
-            __syncthreads();
-        }
-        const uint8_t *k_tile = block.k_tile(t), *v_tile = block.v_tile(t);
-        float part[HG];
-        if constexpr (INT8)
-            scores_int8<HG>(k_tile + lane * block_type::shape::K_STRIDE, warp,
-                            queries.words[warp], queries.d[warp], part);
-        else
-            scores_f32<HD, HG>(k_tile + lane * block_type::shape::K_STRIDE,
-                               MAIN ? KG_TYPE_Q8_0 : p.k_type, warp, queries.q, part);
-#pragma unroll
-        for (int h = 0; h < HG; h++)
-            shared.part[warp][h][lane] = part[h];
-        __syncthreads();
-        softmax_tile<HD, HG>(shared, block.n - t * TILE, p.scale, max, sum);
-        __syncthreads();
-#pragma unroll
-        for (int h = 0; h < HG; h++) {
-            const float r = shared.rescale[h];
-            if (r != 1.0f) {
-                rest[h] *= r;
-#pragma unroll
-                for (int e = 0; e < 8; e++)
-                    acc[h][e] *= r;
+    const int first = split * size, n = min(size, keys.n - first);
+    const int n_tiles = (n + TILE - 1) / TILE;
+    const uint8_t *k_from =
+        keys.k + first * p.k_stride + kv_head * (HD / 32 * block_bytes(p.k_type));
+    const uint8_t *v_from =
+        keys.v + first * p.v_stride + kv_head * (HD / 32 * block_bytes(p.v_type));
+    const int phase = phase_of<shape::K_PHASED>(k_from, p.k_stride, INT8 ? g : lane);
+    typename block::k_copy k_copy;
+    typename block::v_copy v_copy;
+    k_copy.start(k_from + warp * TILE * p.k_stride, p.k_stride);
+    v_copy.start(v_from + warp * TILE * p.v_stride, p.v_stride);
+    uint8_t *const own = memory + warp * block::WARP_BYTES;
+    float *const weights = (float *)(own + block::RING_BYTES);
+    int copied = warp, copy_at = 0;
+    const auto copy_next = [&]() {
+        const int left = n - copied * TILE;
+        uint8_t *k_tile = own + copy_at, *v_tile = k_tile + TILE * shape::K_STRIDE;
+        if (left > 0) {
+            if constexpr (MAIN) {
+                if (left > TILE) {
+                    k_copy.copy(k_tile, p.k_stride, TILE + 1);
+                    v_copy.copy(v_tile, p.v_stride, TILE + 1);
+                } else {
+                    k_copy.copy(k_tile, p.k_stride, left);
+                    v_copy.copy(v_tile, p.v_stride, left);
+                }
+            } else {
+                copy_rows_any(k_tile, shape::K_STRIDE,
+                              k_from + copied * TILE * p.k_stride, p.k_stride,
+                              HD / 32 * block_bytes(p.k_type), left);
+                copy_rows_any(v_tile, shape::V_STRIDE,
+                              v_from + copied * TILE * p.v_stride, p.v_stride,
+                              HD / 32 * block_bytes(p.v_type), left);
             }
         }
-#pragma unroll
-        for (int j = 0; j < TILE / SLOTS; j++) {
-            const int key = slot + SLOTS * j;
-            const uint8_t *v_row = v_tile + key * block_type::shape::V_STRIDE;
-            float weight[HG];
-#pragma unroll
-            for (int h = 0; h < HG; h += 4)
-                *(float4 *)(weight + h) = kg_load_float4(&shared.p[key][h]);
-            if (MAIN)
-                add_q5_1<HG>(v_row + unit / 4 * 24, unit % 4, weight, acc, rest);
-            else
-                add_any<HG>(v_row, p.v_type, unit / 4, unit % 4, weight, acc, rest);
+        if (DEEP)
+            kg_cp_async_commit();
+        copied += WARPS;
+        k_copy.advance(WARPS * TILE * p.k_stride);
+        v_copy.advance(WARPS * TILE * p.v_stride);
+        copy_at =
+            copy_at + shape::BYTES == STAGES * shape::BYTES ? 0 : copy_at + shape::BYTES;
+    };
+    if (DEEP)
+        for (int i = 0; i < STAGES - 1; i++)
+            copy_next();
+    load_queries<HD, HG, THREADS>(queries, p.q + index0 * HD, heads);
+    __syncthreads();
+    struct query_codes<HD, HG> q;
+    take_queries<HD, HG>(queries, p.scale, q);
+    struct warp_sums<HD, HG, MAIN> own_sums = {
+    };
+    own_sums.max[0] = own_sums.max[1] = -INFINITY;
+    /* Lanes beyond the last slot repeat the first's work and drop it. */
+    const int slot_of = lane / (shape::UNITS < 32 ? shape::UNITS : 32);
+    const int slot = slot_of < shape::SLOTS ? slot_of : 0;
+    const int unit0 = shape::UNITS < 32 ? lane % shape::UNITS : lane;
+    const int pair = HG == 4 ? t % 2 : t; /* of heads */
+    int at = 0;
+    for (int tile = warp; tile < n_tiles; tile += WARPS) {
+        if (DEEP) {
+            /* This lane's copies have landed, then everyone's; and nobody reads the tile
+               that is copied to next. */
+            kg_cp_async_wait<STAGES == 1 ? 0 : STAGES - 2>();
+            __syncwarp();
+            copy_next();
+        } else {
+            __syncwarp();
+            copy_next();
+            __syncwarp();
         }
+        const uint8_t *k_tile = own + at, *v_tile = k_tile + TILE * shape::K_STRIDE;
+        const int key0 = HG == 4 ? g + 8 * (t / 2) : g;
+        /* Early: the weights' stores would hold them up. */
+        uint32_t scales[shape::KEYS][shape::BLOCKS];
+        for (int k = 0; k < shape::KEYS; k++)
+            for (int b = 0; b < shape::BLOCKS; b++)
+                scales[k][b] = value_scales<MAIN>(
+                    v_tile + (key0 + 8 * k) * shape::V_STRIDE, p.v_type, b);
+        float score[shape::KEYS][2];
+        if constexpr (INT8)
+            scores_int8<HD, HG, MAIN>(k_tile, phase, q, score);
+        else
+            scores_f32<HD, HG, MAIN>(k_tile, phase, MAIN ? KG_TYPE_Q8_0 : p.k_type,
+                                     queries.q, p.scale, weights, score);
+        const int left = n - tile * TILE;
+        if (left < TILE)
+            for (int k = 0; k < shape::KEYS; k++)
+                for (int i = 0; i < 2; i++)
+                    if (key0 + 8 * k >= left)
+                        score[k][i] = -INFINITY;
+        bool above = false;
+        for (int k = 0; k < shape::KEYS; k++)
+            for (int i = 0; i < 2; i++)
+                above = above || score[k][i] > own_sums.max[i] + LAZY;
+        if (__any_sync(KG_WARP_ALL, above))
+            own_sums.rescale(score, tile == warp);
+        for (int k = 0; k < shape::KEYS; k++) {
+            const int key = key0 + 8 * k;
+            float w[2];
+            for (int i = 0; i < 2; i++) {
+                w[i] = weight_exp(score[k][i] - own_sums.max[i]);
+                own_sums.sum[i] += w[i];
+            }
+#pragma unroll
+            for (int b = 0; b < shape::BLOCKS; b++) {
+                const float d = half_of(scales[k][b]);
+                const float m = half_of(scales[k][b] >> 16) - (MAIN ? 32.0f * d : 0.0f);
+                for (int i = 0; i < 2; i++)
+                    own_sums.rest[b][i] = fmaf(w[i], m, own_sums.rest[b][i]);
+                *(float2 *)(weights + b * shape::W_STRIDE + key * HG + 2 * pair) =
+                    make_float2(w[0] * d, w[1] * d);
+            }
+        }
+        __syncwarp();
+#pragma unroll
+        for (int s = 0; s < shape::STEPS; s++)
+#pragma unroll
+            for (int c = 0; c < shape::CHAINS; c++)
+#pragma unroll
+                for (int u = 0; u < shape::PER_LANE; u++) {
+                    const int key = (s * shape::CHAINS + c) * shape::SLOTS + slot;
+                    const int unit = unit0 + 32 * u;
+                    float w[HG], code[8];
+#pragma unroll
+                    for (int h = 0; h < HG; h += 4)
+                        *(float4 *)(w + h) = kg_load_float4(
+                            weights + unit / 4 * shape::W_STRIDE + key * HG + h);
+                    value_codes<MAIN>(v_tile + key * shape::V_STRIDE, p.v_type, unit / 4,
+                                      unit % 4, code);
+#pragma unroll
+                    for (int h = 0; h < HG; h++)
+#pragma unroll
+                        for (int e = 0; e < 8; e++)
+                            own_sums.acc[c][u][h][e] =
+                                fmaf(w[h], code[e], own_sums.acc[c][u][h][e]);
+                }
+        at = at + shape::BYTES == STAGES * shape::BYTES ? 0 : at + shape::BYTES;
     }
     if (DEEP)
         kg_cp_async_wait<0>();
-
-    /* The eight slots' shares, ROUND heads at a time. */
-    for (int i = 0; i < block_type::HEADS_PER_WARP; i++)
-        if (lane == 0 && warp + i * block_type::WARPS < HG) {
-            shared.state[warp + i * block_type::WARPS][0] = max[i];
-            shared.state[warp + i * block_type::WARPS][1] = sum[i];
-        }
-    float *shares = (float *)memory;
-    const int element = unit / 4 * 32 + unit % 4 * 4;
+    __syncwarp();
+    /* The warp's own output, over its ring. */
+    const int active = min(WARPS, n_tiles);
+    if (warp < active) {
+        int at_sum = 0, at_rest = 0;
+        sum_of_keys<HG, 2>(own_sums.sum, at_sum);
+        state[warp][2 * pair + at_sum] =
+            make_float2(at_sum ? own_sums.max[1] : own_sums.max[0], own_sums.sum[0]);
+        float *rest = &own_sums.rest[0][0];
+        const int n_rest = sum_of_keys<HG, 2 * shape::BLOCKS>(rest, at_rest);
+        for (int i = 0; i < n_rest; i++)
+            rests[warp][2 * pair + (at_rest + i) % 2][(at_rest + i) / 2] = rest[i];
+        for (int u = 0; u < shape::PER_LANE; u++) {
+            const int unit = unit0 + 32 * u;
+            float *to = (float *)own + slot * HG * HD + unit / 4 * 32 + unit % 4 * 4;
 #pragma unroll
-    for (int r0 = 0; r0 < HG; r0 += block_type::ROUND) {
-        __syncthreads();
+            for (int h = 0; h < HG; h++) {
+                float x[8];
 #pragma unroll
-        for (int h = r0; h < HG && h < r0 + block_type::ROUND; h++) {
-            float *to = shares + ((h - r0) * SLOTS + slot) * HD + element;
-            *(float4 *)to = make_float4(acc[h][0] + rest[h], acc[h][1] + rest[h],
-                                        acc[h][2] + rest[h], acc[h][3] + rest[h]);
-            *(float4 *)(to + 16) = make_float4(acc[h][4] + rest[h], acc[h][5] + rest[h],
-                                               acc[h][6] + rest[h], acc[h][7] + rest[h]);
-        }
-        __syncthreads();
-        for (int h = r0; h < heads && h < r0 + block_type::ROUND; h++) {
-            const int64_t index = (int64_t)row * p.n_heads + head0 + h;
-            float value = shares[(h - r0) * SLOTS * HD + tid];
-            for (int s = 1; s < SLOTS; s++)
-                value += shares[((h - r0) * SLOTS + s) * HD + tid];
-            if (n_splits == 1)
-                p.out[index * HD + tid] = finish(value, shared.state[h][1]);
-            else
-                p.partial[(index * p.splits_max + split) * HD + tid] = value;
+                for (int e = 0; e < 8; e++)
+                    x[e] = shape::CHAINS == 2
+                               ? own_sums.acc[0][u][h][e] +
+                                     own_sums.acc[shape::CHAINS - 1][u][h][e]
+                               : own_sums.acc[0][u][h][e];
+                if (slot_of < shape::SLOTS) {
+                    *(float4 *)(to + h * HD) = make_float4(x[0], x[1], x[2], x[3]);
+                    *(float4 *)(to + h * HD + 16) = make_float4(x[4], x[5], x[6], x[7]);
+                }
+            }
         }
     }
-    if (tid < heads) {
-        const int64_t index = (int64_t)row * p.n_heads + head0 + tid;
-        const float m = shared.state[tid][0], l = shared.state[tid][1];
-        if (n_splits > 1)
-            p.state[index * p.splits_max + split] = make_float2(m, l);
-        else if (p.lse)
-            p.lse[index] = log_sum_exp(m, l);
+    __syncthreads();
+
+    /* The warps' outputs into the split's. */
+    for (int h = warp; h < heads; h += WARPS)
+        weigh_parts(&state[0][h], HG, active, parts[h]);
+    __syncthreads();
+    for (int i = tid; i < heads * HD; i += THREADS) {
+        const int h = i / HD, dim = i % HD;
+        float sum = 0.0f, value = 0.0f;
+#pragma unroll 8
+        for (int w = 0; w < active; w++) {
+            const float *from = (const float *)(memory + w * block::WARP_BYTES) + i;
+            float o = from[0];
+            for (int s = 1; s < shape::SLOTS; s++)
+                o += from[s * HG * HD];
+            o += rests[w][h][dim / 32];
+            sum = fmaf(parts[h][w].weight, parts[h][w].sum, sum);
+            value = fmaf(parts[h][w].weight, o, value);
+        }
+        const float max = parts[h][active].weight;
+        const int64_t index = index0 + h;
+        if (n_splits == 1) {
+            p.out[index * HD + dim] = finish(value, sum);
+            if (p.lse && dim == 0)
+                p.lse[index] = log_sum_exp(max, sum);
+        } else {
+            p.partial[(index * p.splits_max + split) * HD + dim] = value;
+            if (dim == 0)
+                p.state[index * p.splits_max + split] = make_float2(max, sum);
+        }
     }
     if (!DEEP || n_splits == 1)
         return;
     unsigned *counter = p.counter + (int64_t)row * gridDim.y + blockIdx.y;
-    __threadfence();
     __syncthreads();
-    if (tid == 0)
-        shared.last = atomicAdd(counter, 1u) == (unsigned)n_splits - 1u;
+    if (tid == 0) {
+        *last = kg_atomic_add_acq_rel(counter, 1u) == (unsigned)n_splits - 1u;
+        if (*last)
+            *counter = 0;
+    }
     __syncthreads();
-    if (!shared.last)
+    if (!*last)
         return;
-    __threadfence();
-    if (tid == 0)
-        *counter = 0;
-    for (int h = warp; h < heads; h += block_type::WARPS)
-        combine_head<HD>(p, row, head0 + h, n_splits);
+    combine_splits<HD, THREADS>(p, index0, heads, n_splits, (struct part_weight *)memory);
 }
 
-/* The second launch of the base form: a warp a head. */
+/* The second launch of the base form: a block a head of a row. */
 template <int HD>
-static __global__ void combine_kernel(struct decode p, int n_rows)
+static __global__ void combine_kernel(struct decode p)
 {
-    const int64_t index = (int64_t)blockIdx.x * 4 + threadIdx.x / 32;
-    if (index >= (int64_t)n_rows * p.n_heads)
-        return;
-    const int row = (int)(index / p.n_heads), head = (int)(index % p.n_heads);
-    const int n_splits = split_count(keys_of(p, row).n, p.n_kv_heads);
+    KG_SHARED(struct part_weight, weights, [SPLIT_BLOCKS + 1]);
+    const int64_t index = blockIdx.x;
+    const int row = (int)(index / p.n_heads);
+    const int n = keys_of(p, row).n;
+    const int n_splits = split_count(n, split_keys(n, p.splits_wanted));
     if (n_splits != 1)
-        combine_head<HD>(p, row, head, n_splits);
+        combine_splits<HD, HD>(p, index, 1, n_splits, weights);
 }
 
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
 static int launch_decode(const struct decode &p, int rows, struct CUstream_st *stream)
 {
-    const int group = p.n_heads / p.n_kv_heads;
+    typedef decode_block<HD, HG, INT8, MAIN, DEEP> block;
     const dim3 grid((unsigned)max(1, p.splits_max),
-                    (unsigned)(p.n_kv_heads * ((group + HG - 1) / HG)), (unsigned)rows);
-    KG_TRY(KG_LAUNCH(stream, grid, HD,
-                     (decode_block<HD, HG, INT8, MAIN, DEEP>::SHARED_BYTES),
-                     (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p));
-    if (DEEP)
-        return KG_OK;
-    const int64_t heads = (int64_t)rows * p.n_heads;
-    return KG_LAUNCH(stream, (unsigned)((heads + 3) / 4), 128, 0, (combine_kernel<HD>), p,
-                     rows);
+                    (unsigned)(p.n_kv_heads * ((p.group + HG - 1) / HG)), (unsigned)rows);
+    if constexpr (DEEP) {
+        return KG_LAUNCH_OVERLAPPED(stream, grid, (unsigned)block::THREADS,
+                                    (size_t)block::SHARED_BYTES,
+                                    (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p);
+    } else {
+        KG_TRY(KG_LAUNCH(stream, grid, (unsigned)block::THREADS,
+                         (size_t)block::SHARED_BYTES,
+                         (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p));
+        return KG_LAUNCH(stream, (unsigned)(rows * p.n_heads), HD, 0,
+                         (combine_kernel<HD>), p);
+    }
 }
 
 /* Up to four query heads of a key head in a block, or up to eight. Eight of 512 elements
@@ -349,7 +510,7 @@ template <int HD, bool INT8, bool MAIN, bool DEEP>
 static int launch_heads(const struct decode &p, int rows, struct CUstream_st *stream)
 {
     if constexpr (HD < 512)
-        if (p.n_heads / p.n_kv_heads > 4)
+        if (p.group > 4)
             return launch_decode<HD, 8, INT8, MAIN, DEEP>(p, rows, stream);
     return launch_decode<HD, 4, INT8, MAIN, DEEP>(p, rows, stream);
 }

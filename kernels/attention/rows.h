@@ -23,6 +23,7 @@ struct decode {
     int k_type, v_type;
     int length;
     int n_heads, n_kv_heads, window, splits_max;
+    int group, splits_wanted; /* query heads of a key head; partition.h */
     float scale;
 };
 
@@ -48,13 +49,13 @@ static __device__ inline struct row_keys keys_of(const struct decode &p, int row
 
 /* Maximum and sum over a warp; every lane has the result. The additions are a butterfly
    over lane distances 16, 8, 4, 2, 1. */
-static __device__ inline float warp_max(float x)
+static __device__ __forceinline__ float warp_max(float x)
 {
     for (int distance = 16; distance > 0; distance /= 2)
         x = fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, distance));
     return x;
 }
-static __device__ inline float warp_sum(float x)
+static __device__ __forceinline__ float warp_sum(float x)
 {
     for (int distance = 16; distance > 0; distance /= 2)
         x += __shfl_xor_sync(KG_WARP_ALL, x, distance);
@@ -71,55 +72,78 @@ static __device__ inline float log_sum_exp(float max, float sum)
     return sum == 0.0f ? -INFINITY : max + kg_logf(sum);
 }
 
+/* What a part of a head weighs beside the others, and its sum of weights. */
+struct part_weight {
+    float weight, sum;
+};
+
+/* Lane l's part or parts l, l + 32, ... of n, with maximum and sum as in state[part *
+   step]: their weights exp(m - max m) into to[], behind them the maximum in to[n]. */
+static __device__ __forceinline__ void weigh_parts(const float2 *state, int step, int n,
+                                                   struct part_weight *to)
+{
+    const int lane = threadIdx.x % 32;
+    float max = -INFINITY;
+    for (int i = lane; i < n; i += 32)
+        max = fmaxf(max, state[i * step].x);
+    max = warp_max(max);
+    for (int i = lane; i < n; i += 32)
+        to[i] = {kg_expf(state[i * step].x - max), state[i * step].y};
+    if (lane == 0)
+        to[n] = {max, 0.0f};
+}
+
+#define COMBINE_AHEAD 16 /* loads under way */
+
+static __device__ __forceinline__ void load_partials(const struct decode &p, int head_dim,
+                                                     int64_t index, int dim, int first,
+                                                     int n, float (&o)[COMBINE_AHEAD])
+{
+    const float *from = p.partial + (index * p.splits_max + first) * head_dim + dim;
+#pragma unroll
+    for (int j = 0; j < COMBINE_AHEAD; j++)
+        o[j] = first + j < n ? from[j * head_dim] : 0.0f;
+}
+
 /*
- * One head of one row from its splits, by one warp:
+ * `heads` heads of a row from their splits, by a block; the first's index is index0.
  *
  *   M = max m_s;  w_s = exp(m_s - M);  out = (sum w_s o_s) / (sum w_s l_s)
  *
- * both sums with fma from 0 in ascending s. Lane l has the elements 4l .. 4l + 3 of each
- * 128. With one split this gives o_0 / l_0.
+ * both sums with fma from 0 in ascending s. With one split this gives o_0 / l_0. weights:
+ * heads * (SPLIT_BLOCKS + 1) of shared memory.
  */
-template <int HD>
-static __device__ inline void combine_head(const struct decode &p, int row, int head,
-                                           int n_splits)
+template <int HD, int THREADS>
+static __device__ inline void combine_splits(const struct decode &p, int64_t index0,
+                                             int heads, int n_splits,
+                                             struct part_weight *weights)
 {
-    const int lane = threadIdx.x % 32;
-    const int64_t index = (int64_t)row * p.n_heads + head;
-    const float *partial = p.partial + index * p.splits_max * HD;
-    const float2 *state = p.state + index * p.splits_max;
-    float max = -INFINITY, sum = 0.0f;
-    for (int s = lane; s < n_splits; s += 32)
-        max = fmaxf(max, state[s].x);
-    max = warp_max(max);
-    float4 value[(HD + 127) / 128] = {};
-    for (int s0 = 0; s0 < n_splits; s0 += 32) {
-        const int mine = s0 + lane;
-        const float2 st = mine < n_splits ? state[mine] : make_float2(max, 0.0f);
-        const float weight = kg_expf(st.x - max);
-        const int n = min(32, n_splits - s0);
-#pragma unroll 8
-        for (int j = 0; j < n; j++) {
-            const float w = __shfl_sync(KG_WARP_ALL, weight, j);
-            sum = fmaf(w, __shfl_sync(KG_WARP_ALL, st.y, j), sum);
-            const float *from = partial + (int64_t)(s0 + j) * HD + 4 * lane;
-            for (int i = 0; i < (HD + 127) / 128; i++) {
-                if (128 * i + 4 * lane >= HD)
-                    break;
-                const float4 o = *(const float4 *)(from + 128 * i);
-                value[i].x = fmaf(w, o.x, value[i].x);
-                value[i].y = fmaf(w, o.y, value[i].y);
-                value[i].z = fmaf(w, o.z, value[i].z);
-                value[i].w = fmaf(w, o.w, value[i].w);
-            }
+    const int tid = threadIdx.x;
+    float o[COMBINE_AHEAD] = {};
+    if (tid < heads * HD)
+        load_partials(p, HD, index0 + tid / HD, tid % HD, 0, n_splits, o);
+    for (int h = tid / 32; h < heads; h += THREADS / 32)
+        weigh_parts(p.state + (index0 + h) * p.splits_max, 1, n_splits,
+                    weights + h * (SPLIT_BLOCKS + 1));
+    __syncthreads();
+    for (int i = tid; i < heads * HD; i += THREADS) {
+        const struct part_weight *w = weights + i / HD * (SPLIT_BLOCKS + 1);
+        const int64_t index = index0 + i / HD;
+        float sum = 0.0f, value = 0.0f;
+        for (int s = 0; s < n_splits; s += COMBINE_AHEAD) {
+            if (i != tid || s != 0)
+                load_partials(p, HD, index, i % HD, s, n_splits, o);
+#pragma unroll
+            for (int j = 0; j < COMBINE_AHEAD; j++)
+                if (s + j < n_splits) {
+                    sum = fmaf(w[s + j].weight, w[s + j].sum, sum);
+                    value = fmaf(w[s + j].weight, o[j], value);
+                }
         }
+        p.out[index * HD + i % HD] = finish(value, sum);
+        if (p.lse && i % HD == 0)
+            p.lse[index] = log_sum_exp(w[n_splits].weight, sum);
     }
-    for (int i = 0; i < (HD + 127) / 128; i++)
-        if (128 * i + 4 * lane < HD)
-            *(float4 *)(p.out + index * HD + 128 * i + 4 * lane) =
-                make_float4(finish(value[i].x, sum), finish(value[i].y, sum),
-                            finish(value[i].z, sum), finish(value[i].w, sum));
-    if (p.lse && lane == 0)
-        p.lse[index] = log_sum_exp(max, sum);
 }
 
 #endif

@@ -1,11 +1,13 @@
 /*
- * One tile of 32 keys in shared memory: copying it in, its scores, its share of the output.
+ * One tile of 16 keys in shared memory, which one warp works on: copying it in, its scores,
+ * its share of the output.
  *
- * A block has head_dim threads: warp b works on elements 32b .. 32b + 31 of every key (one
- * block of the cache's format), a lane on one key. For the values, thread t has the eight
- * elements of unit t % (HD / 8) and the keys t / (HD / 8) + 8j, j = 0..3; unit u is word
- * u % 4 of the codes of block u / 4, that is elements 4(u % 4) .. + 3 of the block and the
- * four that lie 16 further.
+ * A warp's lanes stand in two pictures. For the scores, with g = lane / 4 and t = lane % 4
+ * as in mma.h: with HG = 8 heads a lane has the keys g, g + 8 and the heads 2t, 2t + 1; with
+ * HG = 4 it has the key g + 8 (t / 2) and the heads 2 (t % 2), + 1. For the values, a lane
+ * has a unit of eight elements (two units where a head has 512) and the keys of its slot:
+ * unit u is word u % 4 of the codes of block u / 4, that is elements 4 (u % 4) .. + 3 of the
+ * block and the four that lie 16 further.
  */
 #ifndef KGATE_KERNELS_ATTENTION_TILE_H
 #define KGATE_KERNELS_ATTENTION_TILE_H
@@ -13,78 +15,148 @@
 #include "kernels/attention/rows.h"
 #include "kgate/types.h"
 
-#define TILE 32 /* keys */
-#define SLOTS 8 /* groups of threads that share the keys of a tile for the values */
+#define TILE 16 /* keys */
 
 /* Shapes of a tile in shared memory. MAIN: K Q8_0, V Q5_1; otherwise types as stored at
    run time, the widest of them taken. */
-template <int HD, bool MAIN>
+template <int HD, int HG, bool MAIN>
 struct tile_shape {
     enum {
         BLOCKS = HD / 32,
+        UNITS = HD / 8,
         K_BYTES = BLOCKS * 34,
         V_BYTES = MAIN ? BLOCKS * 24 : HD,
-        /* Lanes read 8 bytes of a row each: an odd number of them between rows avoids
-           bank conflicts. */
-        K_STRIDE = ((K_BYTES + 7) / 8 | 1) * 8,
+        /* 8 rows of a fragment read 8 bytes a lane: rows 32 or 96 bytes apart (modulo the
+           banks' 128) keep them off each other's banks. */
+        K_STRIDE = K_BYTES <= 72    ? 96
+                   : K_BYTES <= 160 ? 160
+                   : K_BYTES <= 224 ? 224
+                   : K_BYTES <= 288 ? 288
+                                    : 544,
         V_STRIDE = V_BYTES,
-        /* Bytes that one copy can take: what a head's row is aligned to. */
-        K_CHUNK = K_BYTES % 8 == 0   ? 8
+        /* Bytes that one copy takes: what a head's row is aligned to, but see row_copy. */
+        K_PHASED = MAIN && K_BYTES % 16 == 8,
+        K_CHUNK = K_BYTES % 8 == 0   ? 16
                   : K_BYTES % 4 == 0 ? 4
                                      : 2,
         V_CHUNK = V_BYTES % 16 == 0 ? 16 : 8,
         BYTES = TILE * (K_STRIDE + V_STRIDE),
+
+        KEYS = HG == 4 ? 1 : 2,                      /* of a lane, for the scores */
+        PAIRS = HG == 4 ? (BLOCKS + 1) / 2 : BLOCKS, /* accumulators of its scores */
+        /* For the values: slots of keys side by side, units of a lane, and chains into
+           which a lane's keys are dealt so that none is longer than 8. */
+        SLOTS = UNITS < 32 ? 32 / UNITS : 1,
+        PER_LANE = (UNITS + 31) / 32,
+        CHAINS = SLOTS == 1 ? 2 : 1,
+        STEPS = TILE / SLOTS / CHAINS,
+        /* Floats from a block's weights to the next one's; see weights. */
+        W_STRIDE = TILE * HG + (HG == 4 ? 8 : 16),
     };
     static_assert(BYTES % 16 == 0 && (TILE * K_STRIDE) % 16 == 0, "stages stay aligned");
 };
 
 /* ---- copying ---- */
 
-/* One chunk of N bytes to shared memory, zeros if it is not `valid`. */
+/* One chunk of N bytes to shared memory, `bytes` of them (0, N / 2 or N) read, the rest
+   zeros. */
 template <int N, bool ASYNC>
-static __device__ inline void copy_chunk(uint8_t *to, const uint8_t *from, bool valid)
+static __device__ __forceinline__ void copy_chunk(uint8_t *to, const uint8_t *from,
+                                                  int bytes)
 {
     if (ASYNC && N == 16)
-        kg_cp_async_16(to, from, valid ? 16 : 0);
+        kg_cp_async_16(to, from, bytes);
     else if (ASYNC && N == 8)
-        kg_cp_async_8(to, from, valid ? 8 : 0);
+        kg_cp_async_8(to, from, bytes);
     else if (ASYNC && N == 4)
-        kg_cp_async_4(to, from, valid ? 4 : 0);
+        kg_cp_async_4(to, from, bytes);
+    else if (N == 16 && bytes == 8)
+        *(uint2 *)to = kg_load_uint2(from);
     else if (N == 16)
-        *(uint4 *)to = valid ? kg_load_uint4(from) : uint4{0, 0, 0, 0};
+        *(uint4 *)to = bytes ? kg_load_uint4(from) : uint4{0, 0, 0, 0};
     else if (N == 8)
-        *(uint2 *)to = valid ? kg_load_uint2(from) : uint2{0, 0};
+        *(uint2 *)to = bytes ? kg_load_uint2(from) : uint2{0, 0};
     else if (N == 4)
-        *(uint32_t *)to = valid ? kg_load_u32(from) : 0u;
+        *(uint32_t *)to = bytes ? kg_load_u32(from) : 0u;
     else
-        *(uint16_t *)to = valid ? kg_load_u16(from) : (uint16_t)0;
+        *(uint16_t *)to = bytes ? kg_load_u16(from) : (uint16_t)0;
 }
 
-/* Rows of BYTES bytes, `stride` apart, the first n of 32 valid. Where a row is not valid
-   the address of the first is taken: nothing is read from it. */
-template <int THREADS, int BYTES, int CHUNK, int TO_STRIDE, bool ASYNC>
-static __device__ inline void copy_rows(uint8_t *to, const uint8_t *from, int64_t stride,
-                                        int n)
-{
-    const int per_row = BYTES / CHUNK;
-#pragma unroll
-    for (int c = threadIdx.x; c < TILE * per_row; c += THREADS) {
-        const int row = c / per_row, at = c % per_row * CHUNK;
-        const bool valid = row < n;
-        copy_chunk<CHUNK, ASYNC>(to + row * TO_STRIDE + at,
-                                 from + (valid ? row : 0) * stride + at, valid);
+/*
+ * Copies rows of BYTES bytes, `stride` apart, chunk by chunk: up to 16 of them side by side
+ * from chunk AT on, then the rest. PHASED: rows are aligned to 8, chunks have 16 bytes
+ * and start 8 bytes early where that aligns them, so that row r lies at phase_of(row r); the
+ * 8 bytes are the cache's own, and behind a row nothing is read. Smaller copies would go
+ * through the L1 cache, which has no room left beside the tiles.
+ */
+template <int AT, int BYTES, int CHUNK, int TO_STRIDE, bool ASYNC, bool PHASED>
+struct row_copy {
+    enum {
+        LEFT = (BYTES + CHUNK - 1) / CHUNK - AT,
+        WIDE = LEFT < 16 ? LEFT : 16,
+        /* At once; even, so that a lane's rows share their phase. */
+        ROWS = WIDE == 1   ? 16
+               : WIDE <= 4 ? 8
+               : WIDE <= 8 ? 4
+                           : 2,
+        ENDS = PHASED && WIDE == LEFT, /* the row's last chunk is among them */
+    };
+    const uint8_t *from;
+    int to, end; /* end: bytes of a row's last chunk */
+    row_copy<AT + WIDE, BYTES, CHUNK, TO_STRIDE, ASYNC, PHASED> next;
+
+    __device__ __forceinline__ void start(const uint8_t *rows, int64_t stride)
+    {
+        const int lane = threadIdx.x % 32, row = lane / WIDE, at = AT + lane % WIDE;
+        const uint8_t *own = rows + row * stride;
+        const int phase = PHASED ? (int)((uintptr_t)own & 8) : 0;
+        from = own - phase + at * CHUNK;
+        to = row * TO_STRIDE + at * CHUNK;
+        end = ENDS && lane % WIDE == WIDE - 1 ? 8 + phase : CHUNK;
+        next.start(rows, stride);
     }
-}
+    /* The first n of 16 rows; zeros for the others. n > 16: all, and others follow them, so
+       that a last chunk may be read whole. */
+    __device__ __forceinline__ void copy(uint8_t *tile, int64_t stride, int n) const
+    {
+        const int row = threadIdx.x % 32 / WIDE;
+        if (WIDE * ROWS == 32 || row < ROWS)
+#pragma unroll
+            for (int r = 0; r < TILE; r += ROWS)
+                copy_chunk<CHUNK, ASYNC>(tile + to + r * TO_STRIDE, from + r * stride,
+                                         n > TILE      ? (int)CHUNK
+                                         : row + r < n ? end
+                                                       : 0);
+        next.copy(tile, stride, n);
+    }
+    __device__ __forceinline__ void advance(int64_t bytes)
+    {
+        from += bytes;
+        next.advance(bytes);
+    }
+};
+template <int BYTES, int CHUNK, int TO_STRIDE, bool ASYNC, bool PHASED>
+struct row_copy<(BYTES + CHUNK - 1) / CHUNK, BYTES, CHUNK, TO_STRIDE, ASYNC, PHASED> {
+    __device__ __forceinline__ void start(const uint8_t *, int64_t)
+    {
+    }
+    __device__ __forceinline__ void copy(uint8_t *, int64_t, int) const
+    {
+    }
+    __device__ __forceinline__ void advance(int64_t)
+    {
+    }
+};
 
 /* Rows of any even number of bytes. */
 static __device__ inline void copy_rows_any(uint8_t *to, int to_stride,
                                             const uint8_t *from, int64_t stride,
                                             int bytes, int n)
 {
-    for (int c = threadIdx.x; c < TILE * (bytes / 2); c += blockDim.x) {
+    for (int c = threadIdx.x % 32; c < TILE * (bytes / 2); c += 32) {
         const int row = c / (bytes / 2), at = c % (bytes / 2) * 2;
-        copy_chunk<2, false>(to + row * to_stride + at,
-                             from + (row < n ? row : 0) * stride + at, row < n);
+        copy_chunk<2, false>(to + row * to_stride + at, from + row * stride + at,
+                             row < n ? 2 : 0);
     }
 }
 
@@ -98,47 +170,107 @@ static __device__ inline int block_bytes(int type)
 
 /* ---- scores ---- */
 
-static __device__ inline float half_of(uint32_t bits)
+static __device__ __forceinline__ float half_of(uint32_t bits)
 {
     return kg_half_to_f32(kg_half_from_bits((uint16_t)bits));
 }
 
-/* Where block b of a Q8_0 row starts inside the aligned 8 bytes that hold its start. */
-#define Q8_SHIFT(b) ((34 * (b)) & 7)
-#define Q8_WORDS 10 /* words from there on that cover the block */
+/* 1.5 * 2^23: integers in its low bits are floats, and the integer starts from its bits. */
+#define SUM_START 0x4b400000
 
-/* Block b of the key against int8 codes of HG heads. The codes were stored with the same
-   shift as the key's, zeros around them, so that whole words multiply; q[i][h] is word i of
-   head h, read from shared memory (all lanes the same) because 10 * HG registers would cost
-   resident blocks. part[h] = (float)dot * d_key * d_q[h], two roundings. */
-template <int HG>
-static __device__ inline void scores_int8(const uint8_t *key, int b,
-                                          const uint32_t (*q)[HG], const float *qd,
-                                          float (&part)[HG])
+/* Where row r of a tile starts in shared memory, before its chunk's alignment. */
+template <bool PHASED>
+static __device__ __forceinline__ int phase_of(const uint8_t *rows, int64_t stride, int r)
 {
-    const uint8_t *p = key + (34 * b & ~7);
-    uint32_t w[Q8_WORDS];
-    int dot[HG] = {};
-    for (int i = 0; i < Q8_WORDS / 2; i++) {
-        const uint2 v = kg_load_uint2(p + 8 * i);
-        w[2 * i] = v.x;
-        w[2 * i + 1] = v.y;
+    return PHASED ? (int)((uintptr_t)(rows + r * stride) & 8) : 0;
+}
+
+/* Eight bytes at p, which is aligned to 2 bytes; at: p's distance from an address that is
+   aligned to 8, known when compiled. */
+static __device__ __forceinline__ void load_codes(const uint8_t *p, int at, uint32_t &lo,
+                                                  uint32_t &hi)
+{
+    if (at % 8 == 0) {
+        const uint2 v = kg_load_uint2(p);
+        lo = v.x;
+        hi = v.y;
+    } else if (at % 8 == 4) {
+        lo = kg_load_u32(p);
+        hi = kg_load_u32(p + 4);
+    } else if (at % 8 == 2) {
+        const uint2 v = kg_load_uint2(p - 2);
+        const uint32_t w = kg_load_u32(p + 6);
+        lo = __byte_perm(v.x, v.y, 0x5432);
+        hi = __byte_perm(v.y, w, 0x5432);
+    } else {
+        const uint32_t w = kg_load_u32(p - 2);
+        const uint2 v = kg_load_uint2(p + 2);
+        lo = __byte_perm(w, v.x, 0x5432);
+        hi = __byte_perm(v.x, v.y, 0x5432);
     }
-    const uint32_t first = (Q8_SHIFT(b) & 4) != 0 ? w[1] : w[0];
-    const float d = half_of((Q8_SHIFT(b) & 2) != 0 ? first >> 16 : first);
+}
+
+/* The queries of a warp's lane as int8 fragments: the column g of block b is head g for
+   HG = 8. For HG = 4 it is head g % 4, and 0 unless g / 4 is b % 2: so one accumulator takes
+   two blocks, an even one in its columns 0..3 and an odd one in 4..7. scale: the queries'
+   times that of the scores. */
+template <int HD, int HG>
+struct query_codes {
+    enum { BLOCKS = HD / 32, PAIRS = HG == 4 ? (BLOCKS + 1) / 2 : BLOCKS };
+    uint32_t code[BLOCKS][2];
+    float scale[PAIRS][2];
+};
+
+/* Scores of a tile in the lane's picture; phase: of rows g and g + 8. A block's dot is an integer; then
+ *   x = fma(dot * d_key, d_q * scale, x)   over the blocks in order
+ * and for HG = 4 the even blocks' x plus the odd blocks'. */
+template <int HD, int HG, bool MAIN>
+static __device__ __forceinline__ void
+scores_int8(const uint8_t *k_tile, int phase, const struct query_codes<HD, HG> &q,
+            float (&score)[tile_shape<HD, HG, MAIN>::KEYS][2])
+{
+    typedef tile_shape<HD, HG, MAIN> shape;
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const uint8_t *row = k_tile + g * shape::K_STRIDE + phase;
+    float x[2][2] = {};
+    for (int j = 0; j < shape::PAIRS; j++) {
+        int dot[4];
 #pragma unroll
-    for (int i = 0; i < Q8_WORDS; i++)
-#pragma unroll
-        for (int h = 0; h < HG; h += 4) {
-            const uint4 x = kg_load_uint4(&q[i][h]);
-            dot[h] = __dp4a((int)w[i], (int)x.x, dot[h]);
-            dot[h + 1] = __dp4a((int)w[i], (int)x.y, dot[h + 1]);
-            dot[h + 2] = __dp4a((int)w[i], (int)x.z, dot[h + 2]);
-            dot[h + 3] = __dp4a((int)w[i], (int)x.w, dot[h + 3]);
+        for (int o = 0; o < (HG == 4 ? 2 : 1); o++) {
+            const int b = HG == 4 ? 2 * j + o : j;
+            if (b >= shape::BLOCKS)
+                break;
+            uint32_t a[4];
+            const int at = 34 * b + 2;
+            load_codes(row + 8 * t + at, at, a[0], a[2]);
+            load_codes(row + 8 * shape::K_STRIDE + 8 * t + at, at, a[1], a[3]);
+            if (o == 0)
+                kg_mma_s8_16832_from(dot, a, q.code[b], SUM_START);
+            else
+                kg_mma_s8_16832(dot, a, q.code[b]);
         }
-#pragma unroll
-    for (int h = 0; h < HG; h++)
-        part[h] = (float)dot[h] * d * qd[h];
+        const int mine = HG == 4 ? min(2 * j + t / 2, shape::BLOCKS - 1) : j;
+        for (int r = 0; r < 2; r++) {
+            const float d =
+                half_of(kg_load_u16(row + 8 * r * shape::K_STRIDE + 34 * mine));
+            for (int i = 0; i < 2; i++) {
+                const float sum = __uint_as_float((uint32_t)dot[2 * r + i]) -
+                                  __uint_as_float(SUM_START);
+                x[r][i] = fmaf(sum * d, q.scale[j][i], x[r][i]);
+            }
+        }
+    }
+    if (HG == 4) {
+        const bool odd = t >= 2;
+        for (int i = 0; i < 2; i++) {
+            const float keep = odd ? x[1][i] : x[0][i], give = odd ? x[0][i] : x[1][i];
+            score[0][i] = keep + __shfl_xor_sync(KG_WARP_ALL, give, 2);
+        }
+    } else {
+        for (int r = 0; r < 2; r++)
+            for (int i = 0; i < 2; i++)
+                score[r % shape::KEYS][i] = x[r][i];
+    }
 }
 
 /* Word i of block b's codes as four numbers, and the block's scale. */
@@ -159,41 +291,89 @@ static __device__ inline float key_scale(const uint8_t *key, int type, int b)
     return type == KG_TYPE_Q8_0 ? half_of(kg_load_u16(key + 34 * b)) : 1.0f;
 }
 
-/* Block b of the key against f32 queries: four chains of fma over the elements 4i + e,
-   joined as (e0 + e1) + (e2 + e3), then times the scale. */
-template <int HD, int HG>
-static __device__ inline void scores_f32(const uint8_t *key, int type, int b,
-                                         const float *q, float (&part)[HG])
+/* Scores against f32 queries, lane l having key l % 16 and the blocks b with b % 2 = l / 16:
+   four chains of fma over a block's elements 4i + e, joined as (e0 + e1) + (e2 + e3), times
+   the block's scale, added in order; then the even blocks' sum plus the odd blocks', times
+   `scale`; phase: of the lane's key. They come into the lane's picture through `memory`, TILE * HG floats. */
+template <int HD, int HG, bool MAIN>
+static __device__ __forceinline__ void
+scores_f32(const uint8_t *k_tile, int phase, int type, const float *q, float scale,
+           float *memory, float (&score)[tile_shape<HD, HG, MAIN>::KEYS][2])
 {
-    float4 sum[HG] = {};
-    for (int i = 0; i < 8; i++) {
-        const float4 c = key_codes(key, type, b, i);
+    typedef tile_shape<HD, HG, MAIN> shape;
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const uint8_t *key = k_tile + lane % 16 * shape::K_STRIDE + phase;
+    float part[HG] = {};
+    for (int b = lane / 16; b < shape::BLOCKS; b += 2) {
+        float4 sum[HG] = {};
+        for (int i = 0; i < 8; i++) {
+            const float4 c = key_codes(key, type, b, i);
 #pragma unroll
-        for (int h = 0; h < HG; h++) {
-            const float4 x = kg_load_float4(q + h * HD + 32 * b + 4 * i);
-            sum[h].x = fmaf(x.x, c.x, sum[h].x);
-            sum[h].y = fmaf(x.y, c.y, sum[h].y);
-            sum[h].z = fmaf(x.z, c.z, sum[h].z);
-            sum[h].w = fmaf(x.w, c.w, sum[h].w);
+            for (int h = 0; h < HG; h++) {
+                const float4 x = kg_load_float4(q + h * HD + 32 * b + 4 * i);
+                sum[h].x = fmaf(x.x, c.x, sum[h].x);
+                sum[h].y = fmaf(x.y, c.y, sum[h].y);
+                sum[h].z = fmaf(x.z, c.z, sum[h].z);
+                sum[h].w = fmaf(x.w, c.w, sum[h].w);
+            }
         }
-    }
-    const float d = key_scale(key, type, b);
+        const float d = key_scale(key, type, b);
 #pragma unroll
-    for (int h = 0; h < HG; h++)
-        part[h] = ((sum[h].x + sum[h].y) + (sum[h].z + sum[h].w)) * d;
+        for (int h = 0; h < HG; h++)
+            part[h] += ((sum[h].x + sum[h].y) + (sum[h].z + sum[h].w)) * d;
+    }
+#pragma unroll
+    for (int h = 0; h < HG; h++) {
+        const float other = __shfl_xor_sync(KG_WARP_ALL, part[h], 16);
+        if (lane < 16)
+            memory[lane * HG + h] = (part[h] + other) * scale;
+    }
+    __syncwarp();
+    for (int r = 0; r < shape::KEYS; r++)
+        for (int i = 0; i < 2; i++)
+            score[r][i] = HG == 4 ? memory[(g + 8 * (t / 2)) * HG + 2 * (t % 2) + i]
+                                  : memory[(g + 8 * r) * HG + 2 * t + i];
+    __syncwarp();
+}
+
+/* ---- weights ---- */
+
+/* exp(x) for x <= 80, 0 below -87; NaN in, NaN out. Within an ulp: the reduction and the
+   first step of the sum add at most 0.9 * 2^-24 to the last addition's 2^-24. */
+static __device__ __forceinline__ float weight_exp(float x)
+{
+    const float shifted = fmaf(x, 1.44269504f, KG_ROUND_F32);
+    const float n = shifted - KG_ROUND_F32;
+    const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
+    /* Not a choice by ?: of the whole, which would become a branch. */
+    const float y = fmaf(x, 0.0f, kg_exp_part(r, shifted));
+    return x < -87.0f ? 0.0f : y;
+}
+
+/* d and m of block b as two halves, value = d * code + m. */
+template <bool MAIN>
+static __device__ __forceinline__ uint32_t value_scales(const uint8_t *row, int type,
+                                                        int b)
+{
+    if (MAIN)
+        return kg_load_u32(row + 24 * b);
+    if (type == KG_TYPE_F8_E4M3)
+        return 0x3c00u; /* 1 and 0 */
+    const uint8_t *block = row + b * block_bytes(type);
+    return type == KG_TYPE_Q5_1 ? kg_load_u32_a2(block) : kg_load_u16(block);
 }
 
 /* ---- values ---- */
 
 /* Bit j of x (0..15) to bit 6 of byte j. */
-static __device__ inline uint32_t fifth_bits(uint32_t x)
+static __device__ __forceinline__ uint32_t fifth_bits(uint32_t x)
 {
     return x * 0x08102040u & 0x40404040u;
 }
 
 /* 32 + code, exact: the code sits in the upper bits of the mantissa of 32. `codes` holds
    four of them shifted left by 2. */
-static __device__ inline float code_plus_32(uint32_t codes, int e)
+static __device__ __forceinline__ float code_plus_32(uint32_t codes, int e)
 {
 #if defined(KG_EMU)
     return __uint_as_float(0x42000000u | (codes >> 8 * e & 0xffu) << 16);
@@ -202,65 +382,37 @@ static __device__ inline float code_plus_32(uint32_t codes, int e)
 #endif
 }
 
-/* A key's share for Q5_1: value = d * (32 + code) + (m - 32d), so per head
- *   acc[e] = fma(p * d, 32 + code, acc[e]),   rest = fma(p, m - 32d, rest)
- * and the output is acc + rest. (32 + code) costs one instruction, an integer conversion
- * would cost more. acc[h][0..3] are elements 4i + e of the block, [4..7] those 16 further. */
-template <int HG>
-static __device__ inline void add_q5_1(const uint8_t *block, int i, const float (&p)[HG],
-                                       float (&acc)[HG][8], float (&rest)[HG])
+/* The eight codes of word i of block b: [0..3] are elements 4i + e of the block, [4..7]
+   those 16 further. MAIN: 32 + code, which costs one instruction where an integer
+   conversion would cost more. */
+template <bool MAIN>
+static __device__ __forceinline__ void value_codes(const uint8_t *row, int type, int b,
+                                                   int i, float (&c)[8])
 {
-    const uint32_t dm = kg_load_u32(block), high = kg_load_u32(block + 4);
-    const uint32_t qs = kg_load_u32(block + 8 + 4 * i);
-    const float d = half_of(dm), m = half_of(dm >> 16) - 32.0f * d;
-    const uint32_t lo = (qs << 2 & 0x3c3c3c3cu) | fifth_bits(high >> 4 * i & 15u);
-    const uint32_t hi = (qs >> 2 & 0x3c3c3c3cu) | fifth_bits(high >> (16 + 4 * i) & 15u);
-    float c[8];
+    if (MAIN) {
+        const uint8_t *block = row + 24 * b;
+        const uint32_t high = kg_load_u32(block + 4) >> 4 * i;
+        const uint32_t qs = kg_load_u32(block + 8 + 4 * i);
+        const uint32_t lo = (qs << 2 & 0x3c3c3c3cu) | fifth_bits(high & 15u);
+        const uint32_t hi = (qs >> 2 & 0x3c3c3c3cu) | fifth_bits(high >> 16 & 15u);
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-        c[e] = code_plus_32(lo, e);
-        c[4 + e] = code_plus_32(hi, e);
-    }
-#pragma unroll
-    for (int h = 0; h < HG; h++) {
-        const float pd = p[h] * d;
-        rest[h] = fmaf(p[h], m, rest[h]);
-#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            c[e] = code_plus_32(lo, e);
+            c[4 + e] = code_plus_32(hi, e);
+        }
+    } else if (type == KG_TYPE_F8_E4M3) {
         for (int e = 0; e < 8; e++)
-            acc[h][e] = fmaf(pd, c[e], acc[h][e]);
-    }
-}
-
-/* The same for any type, value = d * code + m with code as it is. */
-template <int HG>
-static __device__ inline void add_any(const uint8_t *row, int type, int b, int i,
-                                      const float (&p)[HG], float (&acc)[HG][8],
-                                      float (&rest)[HG])
-{
-    const uint8_t *block = row + b * block_bytes(type);
-    float d = 1.0f, m = 0.0f, c[8];
-    if (type == KG_TYPE_F8_E4M3) {
-        for (int e = 0; e < 8; e++)
-            c[e] = kg_e4m3_to_f32(block[16 * (e / 4) + 4 * i + e % 4]);
+            c[e] = kg_e4m3_to_f32(row[32 * b + 16 * (e / 4) + 4 * i + e % 4]);
     } else {
         const bool five = type == KG_TYPE_Q5_1;
+        const uint8_t *block = row + b * block_bytes(type);
         const uint32_t high = five ? kg_load_u32_a2(block + 4) : 0u;
         const uint32_t qs = kg_load_u32_a2(block + (five ? 8 : 2) + 4 * i);
-        d = half_of(kg_load_u16(block));
-        m = five ? half_of(kg_load_u16(block + 2)) : 0.0f;
         for (int e = 0; e < 8; e++) {
             const int element = 16 * (e / 4) + 4 * i + e % 4;
             const int nibble = (int)(qs >> (8 * (e % 4) + 4 * (e / 4)) & 15u);
             c[e] = (float)(five ? nibble | (int)(high >> element & 1u) << 4 : nibble - 8);
         }
-    }
-#pragma unroll
-    for (int h = 0; h < HG; h++) {
-        const float pd = p[h] * d;
-        rest[h] = fmaf(p[h], m, rest[h]);
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-            acc[h][e] = fmaf(pd, c[e], acc[h][e]);
     }
 }
 
