@@ -393,7 +393,8 @@ static const struct shape bench_shapes[] = {
     {KG_TYPE_Q4_K,  8192, 28672, 16 },
     {KG_TYPE_NVFP4, 8192, 28672, 16 },
 };
-static const struct shape f16_shapes[] = {
+/* of the products with f16 of the blocks themselves */
+static const struct shape f16_block_shapes[] = {
     {KG_TYPE_NVFP4, 1152, 64,  16},
     {KG_TYPE_NVFP4, 64,   17,  1 },
     {KG_TYPE_NVFP4, 2112, 129, 15},
@@ -430,11 +431,12 @@ static void plan(struct kg_plan *p)
                      f16_shapes[i].in, f16_shapes[i].out, f16_shapes[i].m);
     plan_shapes(p, run_bench, "bench", bench_shapes, COUNT(bench_shapes),
                 KG_CELL_OPTIONAL);
-    for (size_t i = 0; i < COUNT(f16_shapes); i++) /* not ordered, as those below */
+    for (size_t i = 0; i < COUNT(f16_block_shapes); i++) /* not ordered, as those below */
         kg_plan_addf(
-            p, &(struct kg_cell_spec){NULL, run_f16_blocks, &f16_shapes[i], NULL, 0},
-            "gemm-int8.f16-blocks.nvfp4.%dx%d-t%d", f16_shapes[i].in, f16_shapes[i].out,
-            f16_shapes[i].m);
+            p,
+            &(struct kg_cell_spec){NULL, run_f16_blocks, &f16_block_shapes[i], NULL, 0},
+            "gemm-int8.f16-blocks.nvfp4.%dx%d-t%d", f16_block_shapes[i].in,
+            f16_block_shapes[i].out, f16_block_shapes[i].m);
     plan_shapes(p, run_wgmma_shape, "wgmma", wgmma_shapes, COUNT(wgmma_shapes),
                 KG_CELL_OPTIONAL);
     for (size_t i = 0; i < COUNT(tensors); i++)
