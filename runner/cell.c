@@ -312,9 +312,11 @@ static void judge(struct kg_cell *cell)
         cell->verdict = KG_ERROR;
         cell->reason = "no-comparison";
         snprintf(cell->detail, sizeof cell->detail, "%s",
-                 cell->compared == 0 ? "the cell compared nothing"
-                                     : "the cell ran no arm: what it compared came from "
-                                       "no kernel");
+                 cell->compared > 0  ? "the cell ran no arm: what it compared came from "
+                                       "no kernel"
+                 : cell->numbers > 0 ? "the cell compared no elements, only numbers that "
+                                       "it made of them itself"
+                                     : "the cell compared nothing");
         return;
     }
     cell->verdict = KG_PASS;

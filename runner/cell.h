@@ -101,8 +101,8 @@ struct kg_cell {
     json_t *timings;            /* arm -> what its repetitions took; or NULL */
 
     uint32_t oracle_allow;
-    json_t *check_names; /* a set */
-    unsigned compared, failed;
+    json_t *check_names;                /* a set */
+    unsigned compared, numbers, failed; /* checks; numbers: of kg_check_value */
     char first_failure[1024];
 
     json_t *params, *notes, *digests;

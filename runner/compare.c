@@ -34,7 +34,11 @@ void kg_check_report(struct kg_cell *cell, struct kg_check *check, const char *f
 
     if (strcmp(check->class_name, "info") == 0)
         return;
-    cell->compared++;
+    /* A single number is the section's own word: it may have stepped over a NaN. */
+    if (strcmp(check->metric, "value") == 0)
+        cell->numbers++;
+    else
+        cell->compared++;
     if (!check->ok && json_array_size(cell->failed_checks) < FAILED_KEPT)
         json_array_append_new(cell->failed_checks, kg_event_text(check->name));
     if (!check->ok && cell->failed++ == 0)

@@ -170,7 +170,8 @@ KG_EXPORT bool kg_check_band(struct kg_cell *cell, const char *name, const float
                              const double *want, size_t count, double floor,
                              double limit);
 
-/* A single number that must not exceed its limit, of class "bound" or "band". */
+/* A single number that must not exceed its limit, of class "bound" or "band". It does not
+   count as a comparison: how the section came to the number nobody can tell. */
 KG_EXPORT bool kg_check_value(struct kg_cell *cell, const char *name,
                               const char *class_name, double value, double limit);
 
