@@ -6,9 +6,11 @@
  * model: sizes that are no multiple of any tile, on weights whose scales differ from block to
  * block and row to row.
  */
+#include <math.h>
 #include <string.h>
 
 #include "plugins/gemm_f16.h"
+#include "plugins/oracle/grouped.h"
 
 enum { WORKERS = 7 }; /* of the stream-K form: cuts tiles of every shape here */
 
@@ -204,6 +206,36 @@ static void run_f16_shape(struct kg_cell *cell, const void *row_)
 
     check_f16(cell, kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out),
               row->m);
+}
+
+/* to_f16 where it rounds and overflows: on and an ulp beside what lies halfway between two
+   halves, from the subnormal ones to the largest, and beyond them. */
+static void run_halves(struct kg_cell *cell, const void *row_)
+{
+    enum { EXPONENTS = 44, EACH = 8, BEYOND = 8, N = EXPONENTS * EACH + BEYOND };
+    static const float beyond[BEYOND] = {65504, 65519.996f, 65520,    65536,
+                                         70000, 131072,     INFINITY, 3e38f};
+    float *x = kg_alloc(cell, N * sizeof *x);
+    uint16_t *want = kg_alloc(cell, N * sizeof *want);
+
+    (void)row_;
+    for (int e = 0; e < EXPONENTS; e++)
+        for (int i = 0; i < EACH; i++) {
+            /* 2^(e-27) times 1 + (2i+1) 2^-11: halfway, and every other an ulp off */
+            float half = ldexpf(1 + (float)(2 * i + 1) * 0x1p-11f, e - 27);
+            half = i % 4 == 2   ? nextafterf(half, 0)
+                   : i % 4 == 3 ? nextafterf(half, 1e9f)
+                                : half;
+            x[e * EACH + i] = i % 2 ? -half : half;
+        }
+    memcpy(x + N - BEYOND, beyond, sizeof beyond);
+    for (int i = 0; i < N; i++)
+        want[i] = kg_oracle_to_half((double)x[i]);
+    struct kg_buf *dx = kg_input(cell, "x", x, N * sizeof *x);
+    struct kg_buf *dh = kg_output(cell, "h", N * sizeof *want);
+    KG_ARM(cell, "to-f16", NULL,
+           KG_OPS(cell, gemm, to_f16)(kg_ptr(dx), kg_ptr(dh), N, kg_stream(cell)));
+    kg_check_exact(cell, "h", kg_fetch(dh), want, N, sizeof *want);
 }
 
 static void run_mirror(struct kg_cell *cell, const void *row_)
@@ -424,6 +456,8 @@ static void plan(struct kg_plan *p)
     plan_shapes(p, run_exact, "exact", exact_shapes, COUNT(exact_shapes), 0);
     plan_shapes(p, run_large_sums, "large-sums", &large_shape, 1, 0);
     plan_shapes(p, run_mirror, "mirror", &mirror_shape, 1, 0);
+    kg_plan_add(p, &(struct kg_cell_spec){"gemm-int8.halves", run_halves, NULL, NULL,
+                                          KG_CELL_ORDERED});
     for (size_t i = 0; i < COUNT(f16_shapes); i++)
         kg_plan_addf(p,
                      &(struct kg_cell_spec){NULL, run_f16_shape, &f16_shapes[i], NULL, 0},

@@ -89,6 +89,39 @@ static void run_unaligned(struct kg_cell *cell, const void *row_)
     }
 }
 
+/* The same tensor with a scale of its own, which multiplies the finished sum. */
+static void run_unaligned_scaled(struct kg_cell *cell, const void *row_)
+{
+    static const float scales[] = {1, 0.37f};
+    const struct cell_row *row = row_;
+    int64_t out = row->out - 1;
+    size_t skip = kg_row_bytes(row->type, row->in), n = (size_t)(out * row->m);
+    struct kg_mv_tensor w =
+        kg_mv_made(cell, row->type, KG_SCALE_NONE, row->in, row->out, 0);
+    const float *x = kg_pr(cell, (size_t)row->in * (size_t)row->m, 101, 0.1f);
+    struct kg_mv mv = kg_mv_open(cell, &w, 1, KG_SCALE_NONE, row->m, x);
+    const float *y[2];
+    float *want = kg_alloc(cell, n * sizeof *want);
+
+    for (int i = 0; i < 2; i++) {
+        struct kg_buf *dy = kg_output(cell, i ? "y-scaled" : "y", n * sizeof *want);
+        KG_ARM(cell, i ? "scaled" : "part", NULL,
+               KG_OPS(cell, mmvq, product)(row->type, KG_LAYOUT_FILE, KG_SCALE_NONE,
+                                           (struct kg_mmvq_tensor[]){
+                                               {.w = (uint8_t *)kg_ptr(mv.dw[0]) + skip,
+                                                .y = kg_ptr(dy),
+                                                .out = out,
+                                                .scale = scales[i]}
+        },
+                                           1, kg_ptr(mv.dq), kg_ptr(mv.dd), kg_ptr(mv.ds),
+                                           mv.in, mv.m, 1, kg_stream(cell)));
+        y[i] = kg_fetch(dy);
+    }
+    for (size_t i = 0; i < n; i++)
+        want[i] = y[0][i] * scales[1];
+    kg_check_exact(cell, "bits", y[1], want, n, sizeof *want);
+}
+
 /* ---- speed ---- */
 
 enum {
@@ -209,6 +242,9 @@ static void plan_type(struct kg_plan *p, int type)
     kg_plan_addf(p,
                  &(struct kg_cell_spec){NULL, run_unaligned, row, NULL, KG_CELL_ORDERED},
                  "mmvq.unaligned.%s", id);
+    kg_plan_addf(
+        p, &(struct kg_cell_spec){NULL, run_unaligned_scaled, row, NULL, KG_CELL_ORDERED},
+        "mmvq.unaligned-scaled.%s", id);
 }
 
 static void plan_bench(struct kg_plan *p, int type, int layout, int scale_kind)

@@ -174,6 +174,25 @@ static void run_channels(struct kg_cell *cell, const void *row_)
     kg_check_exact(cell, "channels", kg_fetch(dk), want, K, sizeof *want);
 }
 
+/* Tokens without a scale: all zeros, of either sign, and so small that a 2688th of the largest
+   value is 0. */
+static void run_zero_tokens(struct kg_cell *cell, const void *row_)
+{
+    enum { M = 4, IN = 192 };
+    struct kg_weights w = kg_weights_made(cell, kg_oracle_type(KG_TYPE_NVFP4), IN, 8);
+    float *x = kg_pr(cell, M * IN, 53, 0.1f);
+
+    (void)row_;
+    for (int i = 0; i < IN; i++) {
+        x[i] = 0;
+        x[IN + i] *= 0x1p-135f;
+        x[2 * IN + i] = -0.0f;
+    }
+    struct kg_gemm g = kg_gemm_open(cell, &w, M, x);
+    kg_nvfp4_quantize(&g, "two-level", 2, NULL, NULL, 0);
+    kg_nvfp4_quantize(&g, "one-level", 1, NULL, NULL, 0);
+}
+
 /* Eight channels 300 times as loud as the others, on top of the decades. */
 static float *outliers(struct kg_cell *cell, const struct cell_row *row, int64_t in)
 {
@@ -409,6 +428,8 @@ static void plan(struct kg_plan *p)
                                           KG_CELL_ORDERED});
     kg_plan_add(p, &(struct kg_cell_spec){"nvfp4-gemm.channels", run_channels, NULL, NULL,
                                           KG_CELL_ORDERED});
+    kg_plan_add(p, &(struct kg_cell_spec){"nvfp4-gemm.zero-tokens", run_zero_tokens, NULL,
+                                          NULL, KG_CELL_ORDERED});
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (size_t t = 0; t < 4 && rows[i].m[t]; t++) {
             struct cell_row *cell = kg_plan_alloc(p, sizeof *cell);
