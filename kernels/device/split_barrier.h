@@ -16,6 +16,12 @@
 
 #include "device.h"
 
+#if defined(__CUDACC__)
+#define KG_GRID_CONSTANT __grid_constant__
+#else
+#define KG_GRID_CONSTANT
+#endif
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define KG_SPLIT_BARRIER 1
 #else
@@ -81,14 +87,16 @@ static __device__ __forceinline__ void kg_split_expect(uint64_t *barrier, uint32
                  : "memory");
 }
 
-/* Copies to shared memory, by one thread; addresses and bytes are multiples of 16. */
-static __device__ __forceinline__ void kg_split_load(void *shared, const void *global,
-                                                     uint32_t bytes, uint64_t *barrier)
+/* The box at (x, y) of a tensor map to shared memory (a multiple of 128), by one thread. The
+   map lies in a __grid_constant__ parameter. */
+static __device__ __forceinline__ void kg_split_load_box(void *shared, const void *map,
+                                                         int x, int y, uint64_t *barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];" ::"r"(kg_shared_address(shared)),
-                 "l"(global), "r"(bytes), "r"(kg_shared_address(barrier))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3}], [%4];" ::"r"(kg_shared_address(shared)),
+        "l"((uint64_t)map), "r"(x), "r"(y), "r"(kg_shared_address(barrier))
+        : "memory");
 }
 #endif
 

@@ -6,6 +6,9 @@
 #define KGATE_KERNELS_GEMM_LAUNCH_H
 
 #include "kernels/gemm/narrow.h"
+#if !defined(KG_EMU)
+#include "kernels/cuda/tensor_map.h"
+#endif
 #include "kernels/matvec/launch.h"
 #include "kgate/ops/gemm.h"
 
@@ -52,16 +55,33 @@ static inline int narrow_warps(int64_t out, int most)
     return best;
 }
 
+/* A narrow kernel of so many blocks and warps. */
+template <class F>
+static int gemm_start_narrow(const gemm_int8_args &g, int64_t blocks, int warps,
+                             struct CUstream_st *stream)
+{
+    typedef typename F::source S;
+    narrow_args args = {};
+    args.g = g;
+#if !defined(KG_EMU)
+    args.mapped = S::STREAMS == 1 && g.row_bytes[0] % 16 == 0 &&
+                  kg_tensor_map_rows((CUtensorMap *)(void *)args.map, g.w[0],
+                                     (uint64_t)g.out, (uint64_t)g.row_bytes[0],
+                                     NARROW_ROWS, narrow_shape<S>::pitch(0)) == KG_OK;
+#endif
+    return KG_LAUNCH(stream, (unsigned)blocks, 32 * warps, narrow_memory<F>::bytes(warps),
+                     (gemm_narrow_kernel<F>), args);
+}
+
 /* The tile form of a narrow product; the rest of g is filled in. */
 template <class F>
 static int gemm_launch_narrow(gemm_int8_args g, struct CUstream_st *stream)
 {
-    typedef narrow_memory<F> M;
-    const int warps = narrow_warps(g.out, M::MOST), rows = NARROW_ROWS * warps;
+    const int warps = narrow_warps(g.out, narrow_memory<F>::MOST);
+    const int rows = NARROW_ROWS * warps;
     g.row_tiles = (g.out + rows - 1) / rows;
     g.workers = g.row_tiles;
-    return KG_LAUNCH(stream, (unsigned)g.workers, 32 * warps, M::bytes(warps),
-                     (gemm_narrow_kernel<F>), g);
+    return gemm_start_narrow<F>(g, g.workers, warps, stream);
 }
 
 template <class S>
@@ -69,11 +89,10 @@ static int gemm_run_narrow(const gemm_int8_args &g, struct CUstream_st *stream)
 {
     typedef narrow_int8<S> F;
     const int64_t tiles = g.row_tiles * g.token_tiles;
-    const int warps = GEMM_BM / NARROW_ROWS; /* a cut tile has 128 rows */
     if (g.workers == tiles)
         return gemm_launch_narrow<F>(g, stream);
-    KG_TRY(KG_LAUNCH(stream, (unsigned)g.workers, 32 * warps,
-                     narrow_memory<F>::bytes(warps), (gemm_narrow_kernel<F>), g));
+    /* a cut tile has 128 rows */
+    KG_TRY(gemm_start_narrow<F>(g, g.workers, GEMM_BM / NARROW_ROWS, stream));
     return KG_LAUNCH(stream, (unsigned)tiles, GEMM_THREADS, 0,
                      (gemm_int8_fixup_kernel<16>), g);
 }

@@ -350,10 +350,12 @@ struct narrow_memory {
         X_AT = 384,
         WARPS_AT = X_AT + NARROW_X_STAGES * F::X_STAGE,
         RING = NARROW_STAGES * narrow_shape<typename F::source>::RAW,
-        WARP = RING + F::SCALES,
+        WARP = RING + (F::SCALES + 127) / 128 * 128,
         FIT = (NARROW_LIMIT - WARPS_AT) / WARP,
         MOST = FIT < NARROW_WARPS ? FIT : NARROW_WARPS, /* warps of a block */
     };
+    static_assert(WARP % 128 == 0 && RING % 256 == 0 && WARPS_AT % 128 == 0,
+                  "where boxes land");
     static constexpr __host__ __device__ int bytes(int warps)
     {
         return WARPS_AT + warps * WARP;
@@ -429,54 +431,38 @@ static __device__ inline void narrow_copy_stream(const gemm_int8_args &g,
     }
 }
 
-/* One row of a stream a lane, by bulk copies, where everything is aligned to 16. */
-template <class S, int ST>
-static __device__ inline void narrow_bulk_stream(const gemm_int8_args &g,
-                                                 unsigned char *to, int64_t row0,
-                                                 int slab, uint64_t *barrier)
-{
-#if KG_SPLIT_BARRIER
-    const int r = threadIdx.x % 32;
-    if (r < NARROW_ROWS)
-        kg_split_load(to + r * narrow_shape<S>::pitch(ST),
-                      g.w[ST] + (row0 + r) * g.row_bytes[ST] +
-                          (int64_t)slab * S::slab_bytes(ST),
-                      2 * S::slab_bytes(ST), barrier);
-#else
-    (void)g, (void)to, (void)row0, (void)slab, (void)barrier;
-#endif
-}
+/* The tensor map of the weights comes along where there is TMA (KG_SPLIT_BARRIER), one stream
+   and rows that start at multiples of 16 bytes. */
+struct narrow_args {
+    gemm_int8_args g;
+    alignas(64) unsigned char map[128];
+    bool mapped;
+};
 
-/* Starts the copy of the step at `slab` of the warp's rows. True: it arrives at the barrier;
-   false: it belongs to the current group of cp.async. */
+/* Starts the copy of the step at `slab` of the warp's rows: it arrives at the barrier if the
+   weights are mapped, else it belongs to the current group of cp.async. */
 template <class S>
-static __device__ inline bool narrow_copy_w(const gemm_int8_args &g, unsigned char *stage,
+static __device__ inline void narrow_copy_w(const narrow_args &args, unsigned char *stage,
                                             int64_t row0, int slab, int slab1,
                                             uint64_t *barrier)
 {
     typedef narrow_shape<S> N;
-    constexpr int first = S::slab_bytes(0), second = S::slab_bytes(S::STREAMS - 1);
-    constexpr int bytes = 2 * (first + (S::STREAMS == 2 ? second : 0));
-    const bool full = slab + 2 <= slab1 && (slab + 2) * N::SLAB_UNITS <= g.units;
-    if (KG_SPLIT_BARRIER && 2 * first % 16 == 0 && 2 * second % 16 == 0 && full &&
-        row0 + NARROW_ROWS <= g.out &&
-        ((g.row_bytes[0] | g.row_bytes[S::STREAMS - 1] | slab * first | slab * second) &
-         15) == 0) {
+    const gemm_int8_args &g = args.g;
 #if KG_SPLIT_BARRIER
-        if (threadIdx.x % 32 == 0)
-            kg_split_expect(barrier, NARROW_ROWS * bytes);
-        __syncwarp();
-#endif
-        narrow_bulk_stream<S, 0>(g, stage, row0, slab, barrier);
-        if (S::STREAMS == 2)
-            narrow_bulk_stream<S, S::STREAMS - 1>(g, stage + N::RAW0, row0, slab,
-                                                  barrier);
-        return true;
+    if (args.mapped) {
+        if (threadIdx.x % 32 == 0) {
+            kg_split_expect(barrier, N::RAW);
+            kg_split_load_box(stage, args.map, slab * S::slab_bytes(0) / 16 * 8,
+                              (int)row0, barrier);
+        }
+        return;
     }
+#endif
+    (void)barrier;
+    const bool full = slab + 2 <= slab1 && (slab + 2) * N::SLAB_UNITS <= g.units;
     narrow_copy_stream<S, 0>(g, stage, row0, slab, full);
     if (S::STREAMS == 2)
         narrow_copy_stream<S, S::STREAMS - 1>(g, stage + N::RAW0, row0, slab, full);
-    return false;
 }
 
 /* The bytes of row r of the warp in a stage (stream ST). */
@@ -695,12 +681,13 @@ struct narrow_done {
    warp have behind them. */
 template <class F>
 static __device__ inline void
-narrow_segment(const F &form, const gemm_int8_args &g, unsigned char *smem, int64_t row0,
+narrow_segment(const F &form, const narrow_args &args, unsigned char *smem, int64_t row0,
                int slab0, int slab1, struct narrow_done *done, float acc[2][4])
 {
     typedef typename F::source S;
     typedef narrow_shape<S> N;
     typedef narrow_memory<F> M;
+    const gemm_int8_args &g = args.g;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint64_t *const landed = (uint64_t *)smem;
     unsigned char *const xs = smem + M::X_AT;
@@ -712,13 +699,13 @@ narrow_segment(const F &form, const gemm_int8_args &g, unsigned char *smem, int6
     for (int i = 0; i < 2 && slab0 + 2 * i < slab1; i++)
         F::copy_x(g, xs + (step + i) % NARROW_X_STAGES * F::X_STAGE,
                   (slab0 + 2 * i) * N::SLAB_UNITS);
-    bool bulk = narrow_copy_w<S>(g, ring, row0, slab0, slab1, at_ring);
+    narrow_copy_w<S>(args, ring, row0, slab0, slab1, at_ring);
     kg_cp_async_commit();
     int slot = 0;
     for (int slab = slab0; slab < slab1; slab += 2, step++) {
         kg_cp_async_wait<0>();
         __syncwarp();
-        if (bulk) {
+        if (KG_SPLIT_BARRIER && args.mapped) {
             kg_split_wait(at_ring + slot, done->parities >> slot & 1);
             done->parities ^= 1u << slot;
         }
@@ -732,8 +719,8 @@ narrow_segment(const F &form, const gemm_int8_args &g, unsigned char *smem, int6
         const unsigned char *stage = ring + slot * N::RAW;
         slot ^= 1;
         if (slab + 2 < slab1)
-            bulk = narrow_copy_w<S>(g, ring + slot * N::RAW, row0, slab + 2, slab1,
-                                    at_ring + slot);
+            narrow_copy_w<S>(args, ring + slot * N::RAW, row0, slab + 2, slab1,
+                             at_ring + slot);
         kg_split_wait(landed + step % NARROW_X_STAGES, step / NARROW_X_STAGES & 1);
         /* so all are done with the step before the last, whose buffer this is */
         if (slab + 4 < slab1)
@@ -750,8 +737,9 @@ narrow_segment(const F &form, const gemm_int8_args &g, unsigned char *smem, int6
 
 template <class F>
 __global__ void __launch_bounds__(32 * NARROW_WARPS, 1)
-    gemm_narrow_kernel(const gemm_int8_args g)
+    gemm_narrow_kernel(const KG_GRID_CONSTANT narrow_args args)
 {
+    const gemm_int8_args &g = args.g;
     typedef narrow_memory<F> M;
     KG_SHARED_DYNAMIC(smem);
     const int warp = threadIdx.x / 32, rows = (int)(blockDim.x / 32) * NARROW_ROWS;
@@ -770,7 +758,7 @@ __global__ void __launch_bounds__(32 * NARROW_WARPS, 1)
         const int slab1 = (int)min((int64_t)g.slabs, slab0 + end - at);
         const int64_t row0 = tile * rows;
         float acc[1][2][4] = {};
-        narrow_segment(form, g, smem, row0, slab0, slab1, &done, acc[0]);
+        narrow_segment(form, args, smem, row0, slab0, slab1, &done, acc[0]);
         F::finish(acc[0]);
         if (slab1 - slab0 == g.slabs)
             gemm_store<narrow_tile>(g.y + row0, g.out,

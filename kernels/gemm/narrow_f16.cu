@@ -56,12 +56,11 @@ struct narrow_f16 {
         scales += gemm_scale_slot(threadIdx.x % 16) + part * (SLAB_UNITS * 16 + 16);
         const narrow_nvfp4_scales from(row + 72 * part, 36, 2);
 #pragma unroll
-        for (int n = 0; n < 4; n++) {
-            float a[2], b;
-            from.get(n, a, &b);
-            for (int g = 0; g < 2; g++)
-                scales[(2 * n + g) * 16] =
-                    kg_f32_to_half(2.0f * a[g]).bits * (uint32_t)0x00010001;
+        for (int i = 0; i < 8; i++) {
+            /* a code's bits seven places up are a half, 2^8 too small */
+            const uint32_t code =
+                __byte_perm(from.w[i / 4], 0, 0x4040u + i % 4 * 0x0101u);
+            scales[i * 16] = kg_hmul2(code << 7, 0x5c005c00u);
         }
     }
 

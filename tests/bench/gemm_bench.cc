@@ -195,7 +195,10 @@ static void run(const type_row &t, int64_t in, int64_t out, int64_t m)
         pv->device->release(partial);
     }
     void *h = device(x.size() * 2);
-    must(g->to_f16(dx, h, (int64_t)x.size(), stream), "to_f16");
+    /* W4A8: halves of the codes */
+    must(t.type == KG_TYPE_NVFP4 ? g->q8_to_f16(q, d, h, m, in, stream)
+                                 : g->to_f16(dx, h, (int64_t)x.size(), stream),
+         "to_f16");
     std::vector<void *> mirrors;
     for (int i = 0; i < 2; i++) {
         mirrors.push_back(device((size_t)(in * out) * 2));
@@ -207,6 +210,10 @@ static void run(const type_row &t, int64_t in, int64_t out, int64_t m)
     if (mirrors.size() == 2)
         report("f16", [&](int i) {
             return g->f16(mirrors[(size_t)i % 2], h, y, in, out, m, stream);
+        });
+    if (t.type == KG_TYPE_NVFP4 && m <= 16)
+        report("f16-blocks", [&](int i) {
+            return g->f16_blocks(t.type, dw[(size_t)i], h, y, in, out, m, stream);
         });
     if (g->mirror_q8_0 && g->int8_wgmma && t.type == KG_TYPE_Q8_0) {
         std::vector<void *> planes;
