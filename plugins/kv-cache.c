@@ -197,31 +197,35 @@ static int append_each(struct kg_cell *c, const struct rows_job *job)
 /* T rows at once and one by one; the slots around them stay poisoned. `pad`: bytes that a
    token's row is longer than its elements. */
 static void run_rows_of(struct kg_cell *c, const struct pair *pair, int64_t dim,
-                        int64_t slot0, int64_t rows, int64_t pad)
+                        int64_t v_dim, int64_t slot0, int64_t rows, int64_t pad)
 {
     const int64_t slots = slot0 + rows + 2;
     struct rows_job job = {.layout = layout_of(pair, dim), .slot0 = slot0, .rows = rows};
+    job.layout.v_dim = v_dim;
+    job.layout.v_stride = (int64_t)kg_oracle_kv_bytes(pair->v_type, v_dim);
     struct kg_cost cost = cost_of(&job.layout, rows);
-    size_t n = (size_t)(rows * dim);
-    float *k = kg_pr(c, n, 301, 1.1f), *v = kg_pr(c, n, 401, 0.6f);
+    size_t n_k = (size_t)(rows * dim), n_v = (size_t)(rows * v_dim);
+    float *k = kg_pr(c, n_k, 301, 1.1f), *v = kg_pr(c, n_v, 401, 0.6f);
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n_v; i++)
         v[i] -= 0.1f;
     job.layout.k_stride += pad;
     job.layout.v_stride += pad;
     size_t k_bytes = (size_t)(slots * job.layout.k_stride);
     size_t v_bytes = (size_t)(slots * job.layout.v_stride);
     describe(c, pair, dim, rows);
+    if (v_dim != dim)
+        kg_param_i(c, "v_dim", v_dim);
     kg_param_i(c, "slot0", slot0);
     kg_param_i(c, "pad", pad);
-    job.k = kg_input(c, "k", k, n * 4);
-    job.v = kg_input(c, "v", v, n * 4);
+    job.k = kg_input(c, "k", k, n_k * 4);
+    job.v = kg_input(c, "v", v, n_v * 4);
     job.kc = kg_output(c, "k_cache", k_bytes);
     job.vc = kg_output(c, "v_cache", v_bytes);
     const uint8_t *k_want =
         want_rows(c, pair->k_type, k, dim, job.layout.k_stride, slot0, rows, slots);
     const uint8_t *v_want =
-        want_rows(c, pair->v_type, v, dim, job.layout.v_stride, slot0, rows, slots);
+        want_rows(c, pair->v_type, v, v_dim, job.layout.v_stride, slot0, rows, slots);
     KG_ARM(c, "rows", &cost,
            KG_OPS(c, kv, append_rows)(&job.layout, kg_ptr(job.k), kg_ptr(job.v),
                                       kg_ptr(job.kc), kg_ptr(job.vc), slot0, rows,
@@ -239,19 +243,25 @@ static void run_rows_of(struct kg_cell *c, const struct pair *pair, int64_t dim,
 
 static void run_rows(struct kg_cell *c, const void *row)
 {
-    run_rows_of(c, row, 128, 3, 7, 0);
+    run_rows_of(c, row, 128, 128, 3, 7, 0);
+}
+
+/* Keys longer than values. */
+static void run_uneven(struct kg_cell *c, const void *row)
+{
+    run_rows_of(c, row, 192, 128, 2, 5, 0);
 }
 
 static void run_strided(struct kg_cell *c, const void *row)
 {
-    run_rows_of(c, row, 1056, 5, 3, 20);
+    run_rows_of(c, row, 1056, 1056, 5, 3, 20);
 }
 
 static void run_bench(struct kg_cell *c, const void *row)
 {
     if (kg_device(c)->cc_major == 0)
         kg_skip(c, "device-unsupported", "sized for a GPU");
-    run_rows_of(c, row, 1024, 0, 8192, 0);
+    run_rows_of(c, row, 1024, 1024, 0, 8192, 0);
 }
 
 /* ---- sequences ---- */
@@ -347,6 +357,7 @@ static void plan(struct kg_plan *p)
     add_pairs(p, "ties", run_ties, 0);
     add_pairs(p, "rows", run_rows, 0);
     add_pairs(p, "strided", run_strided, 0);
+    add_pairs(p, "uneven", run_uneven, 0);
     for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++)
         kg_plan_addf(
             p,
