@@ -33,6 +33,31 @@ static void run_act_nan(struct kg_cell *cell, const void *row)
     kg_dsv4_run_act_quant(cell, "x", &act);
 }
 
+/* to_bf16 on what lies halfway between two bf16, of even and odd ones, and an ulp beside it. */
+static void run_to_bf16(struct kg_cell *cell, const void *row)
+{
+    enum { EXPONENTS = 60, N = EXPONENTS * 16 };
+    float *x = kg_alloc(cell, N * sizeof *x);
+    uint16_t *want = kg_alloc(cell, N * sizeof *want);
+
+    (void)row;
+    for (int i = 0; i < N; i++) {
+        unsigned bits =
+            (unsigned)(i / 16 * 4 + 8) << 23 | (unsigned)(i % 4 + 40) << 16 | 0x8000u;
+        bits += i / 4 % 4 == 1 ? 1 : i / 4 % 4 == 2 ? -1u : 0;
+        bits |= i % 8 < 4 ? 0x80000000u : 0;
+        memcpy(&x[i], &bits, 4);
+        unsigned rest = bits & 0xffffu, high = bits >> 16;
+        want[i] =
+            (uint16_t)(rest > 0x8000u || (rest == 0x8000u && high % 2) ? high + 1 : high);
+    }
+    struct kg_buf *dx = kg_input(cell, "x", x, N * sizeof *x);
+    struct kg_buf *dh = kg_output(cell, "x16", N * sizeof *want);
+    KG_ARM(cell, "to-bf16", NULL,
+           KG_OPS(cell, dsv4, to_bf16)(kg_ptr(dx), kg_ptr(dh), N, kg_stream(cell)));
+    kg_check_exact(cell, "x16", kg_fetch(dh), want, N, sizeof *want);
+}
+
 /* ---- swiglu ---- */
 
 /* A width that is no multiple of four, every row with a weight of its own; then NaN in the
@@ -176,26 +201,56 @@ static void run_gemm_coarse(struct kg_cell *cell, const void *row)
     kg_dsv4_run_gemm(cell, "y", &w, &act, KG_DSV4_F64 | KG_DSV4_ALL_FORMS);
 }
 
-/* Activation scales of 2^-126 and more beside weight scales that bring the product back: times
-   such a scale the small codes are below bf16's range, so that it may not move into them. */
+/* Activation scales of 2^-126 to 2^-122: beside weight scales that bring the product back, so
+   that only the order of the multiplications keeps it from underflow, and beside small ones, so
+   that every term is subnormal and rounds. */
 static void run_gemm_small_scales(struct kg_cell *cell, const void *row)
 {
     const struct kind *kind = row;
     enum { M = 9, N = 24, RAISED = 40 };
     const int64_t k = 384, groups = k / kind->group;
     struct kg_dsv4_weights w = kg_dsv4_weights_made(cell, kind->group, N, k, 10);
+    struct kg_dsv4_weights raised = w;
     struct kg_dsv4_act act = kg_dsv4_act_of(cell, kg_dsv4_bell(cell, M, k, 89), M, k);
     uint8_t *ws = kg_alloc(cell, (size_t)(N * groups));
 
     for (int64_t i = 0; i < N * groups; i++)
         ws[i] = (uint8_t)(kind->group == 32 ? w.ws[i] + RAISED : w.ws[i]);
-    w.ws = ws;
-    w.scale2 = ldexpf(w.scale2, RAISED);
+    raised.ws = ws;
+    raised.scale2 = ldexpf(w.scale2, RAISED);
     for (int64_t i = 0; i < M * k / 128; i++)
         act.scales[i] = ldexpf(1, (int)(i % 5) - 126);
     for (int64_t i = 0; i < M * k; i++)
         act.codes[i] = (uint8_t)(i % 128 < 64 ? act.codes[i] & 0x87 : act.codes[i]);
-    kg_dsv4_run_gemm(cell, "y", &w, &act, KG_DSV4_ALL_FORMS);
+    kg_dsv4_run_gemm(cell, "y", &raised, &act, KG_DSV4_ALL_FORMS);
+    kg_dsv4_run_gemm(cell, "tiny", &w, &act, KG_DSV4_ALL_FORMS);
+}
+
+/* Rows whose scales lie 2^15 to 2^22 and 2^20 to 2^27 apart, the large one beside codes of 0
+   only, so that what the small ones add is not lost in a sum. */
+static void run_gemm_wide_scales(struct kg_cell *cell, const void *row)
+{
+    const struct kind *kind = row;
+    enum { M = 8, N = 24 };
+    const int64_t k = 384;
+    struct kg_dsv4_weights w = kg_dsv4_weights_made(cell, kind->group, N, k, 11);
+
+    for (int nearest = 15; nearest <= 20; nearest += 5) {
+        struct kg_dsv4_act act = kg_dsv4_act_of(cell, kg_dsv4_bell(cell, M, k, 97), M, k);
+        for (int64_t i = 0; i < M * 3; i++)
+            act.scales[i] = ldexpf(1, i % 3 == 1 ? 2 : 2 - nearest - (int)(i / 3));
+        for (int64_t i = 0; i < M * k; i++)
+            act.codes[i] = (uint8_t)(i / 128 % 3 == 1 ? 0
+                                     : i % 128 < 64   ? act.codes[i] & 0x87
+                                                      : act.codes[i]);
+        kg_dsv4_run_gemm(cell, nearest == 15 ? "near" : "far", &w, &act,
+                         KG_DSV4_ALL_FORMS);
+    }
+    /* no powers of two, as act_quant never gives them */
+    struct kg_dsv4_act odd = kg_dsv4_act_of(cell, kg_dsv4_bell(cell, M, k, 97), M, k);
+    for (int64_t i = 0; i < M * 3; i++)
+        odd.scales[i] *= i % 2 ? 1.375f : 1;
+    kg_dsv4_run_gemm(cell, "odd", &w, &odd, KG_DSV4_ALL_FORMS);
 }
 
 void kg_dsv4_plan_special(struct kg_plan *plan)
@@ -207,6 +262,8 @@ void kg_dsv4_plan_special(struct kg_plan *plan)
 
     kg_plan_add(plan, &(struct kg_cell_spec){"dsv4-native.act-quant.nan", run_act_nan,
                                              NULL, NULL, KG_CELL_ORDERED});
+    kg_plan_add(plan, &(struct kg_cell_spec){"dsv4-native.to-bf16", run_to_bf16, NULL,
+                                             NULL, KG_CELL_ORDERED});
     kg_plan_add(plan, &(struct kg_cell_spec){"dsv4-native.swiglu.ragged",
                                              run_swiglu_ragged, NULL, NULL, 0});
     for (int i = 0; i < 2; i++) {
@@ -220,5 +277,9 @@ void kg_dsv4_plan_special(struct kg_plan *plan)
                      &(struct kg_cell_spec){NULL, run_gemm_small_scales, &kinds[i], NULL,
                                             KG_CELL_ORDERED},
                      "dsv4-native.gemm.small-scales.%s", kinds[i].id);
+        kg_plan_addf(plan,
+                     &(struct kg_cell_spec){NULL, run_gemm_wide_scales, &kinds[i], NULL,
+                                            KG_CELL_ORDERED},
+                     "dsv4-native.gemm.wide-scales.%s", kinds[i].id);
     }
 }

@@ -100,11 +100,11 @@ static __device__ inline float row_factor(uint32_t largest)
 }
 
 /* Whether halves can carry a row whose scales lie between these bits: 2^-40 .. 2^20, and at
-   most 2^22 apart. */
+   most 2^21 apart, beyond which half_factor is no normal half. */
 static __device__ inline bool halves_carry(uint32_t smallest, uint32_t largest)
 {
     return smallest >= (127u - 40) << 23 && largest <= (127u + 20) << 23 &&
-           largest - smallest <= 22u << 23;
+           largest - smallest <= 21u << 23;
 }
 
 /* The products of one group in k order. A product is exact in a half, so that whether it is
