@@ -31,9 +31,10 @@ static void multiply(row8 acc[16], const float a[16][K], const row8 b[K])
     }
 }
 
-template <typename Convert>
+template <typename ConvertA, typename ConvertB>
 static void run_bytes(bool integer, void *const d[32], const uint32_t *const ra[32],
-                      const uint32_t *const rb[32], Convert convert)
+                      const uint32_t *const rb[32], ConvertA convert_a,
+                      ConvertB convert_b)
 {
     float a[16][32];
     row8 b[32], acc[16];
@@ -42,9 +43,9 @@ static void run_bytes(bool integer, void *const d[32], const uint32_t *const ra[
         for (int e = 0; e < 4; e++) {
             for (int r = 0; r < 4; r++)
                 a[g + 8 * (r & 1)][4 * t + e + 16 * (r >> 1)] =
-                    convert((uint8_t)(ra[lane][r] >> (8 * e)));
+                    convert_a((uint8_t)(ra[lane][r] >> (8 * e)));
             for (int r = 0; r < 2; r++)
-                b[4 * t + e + 16 * r][g] = convert((uint8_t)(rb[lane][r] >> (8 * e)));
+                b[4 * t + e + 16 * r][g] = convert_b((uint8_t)(rb[lane][r] >> (8 * e)));
         }
         for (int e = 0; e < 4; e++)
             acc[g + 8 * (e >> 1)][2 * t + (e & 1)] =
@@ -95,12 +96,18 @@ static void run_halves(void *const d[32], const uint32_t *const ra[32],
 void kg_emu_mma_warp(enum kg_emu_mma kind, void *const d[32], const uint32_t *const a[32],
                      const uint32_t *const b[32])
 {
+    const auto from_signed = [](uint8_t x) { return (float)(int8_t)x; };
+    const auto from_e4m3 = [](uint8_t x) { return kg_e4m3_to_f32(x); };
     switch (kind) {
     case KG_EMU_MMA_S8:
-        run_bytes(true, d, a, b, [](uint8_t x) { return (float)(int8_t)x; });
+        run_bytes(true, d, a, b, from_signed, from_signed);
+        break;
+    case KG_EMU_MMA_U8S8:
+        run_bytes(
+            true, d, a, b, [](uint8_t x) { return (float)x; }, from_signed);
         break;
     case KG_EMU_MMA_E4M3:
-        run_bytes(false, d, a, b, [](uint8_t x) { return kg_e4m3_to_f32(x); });
+        run_bytes(false, d, a, b, from_e4m3, from_e4m3);
         break;
     case KG_EMU_MMA_F16:
         run_halves(d, a, b,

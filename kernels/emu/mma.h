@@ -8,6 +8,7 @@
 
 enum kg_emu_mma {
     KG_EMU_MMA_S8,
+    KG_EMU_MMA_U8S8, /* A unsigned */
     KG_EMU_MMA_F16,
     KG_EMU_MMA_BF16,
     KG_EMU_MMA_E4M3,

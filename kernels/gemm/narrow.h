@@ -21,6 +21,7 @@
 #define KGATE_KERNELS_GEMM_NARROW_H
 
 #include "kernels/device/bits.h"
+#include "kernels/device/mma_u8.h"
 #include "kernels/device/split_barrier.h"
 #include "kernels/gemm/int8.h"
 
@@ -184,6 +185,13 @@ struct narrow_k_scales {
 template <>
 struct narrow_scales<from_blocks<fmt_q4_k, 256>> : narrow_k_scales {
     using narrow_k_scales::narrow_k_scales;
+    /* the codes of odd units are 16 times too large (narrow_fragments) */
+    __device__ inline void get(int n, float a[2], float *b) const
+    {
+        narrow_k_scales::get(n, a, b);
+        if (n % 2)
+            a[0] = times(d * 0.0625f, sc[n / 4], n % 4, magic);
+    }
 };
 
 template <>
@@ -290,7 +298,7 @@ struct narrow_fragments<from_blocks<fmt_q4_k, 256>> {
         kg_ldmatrix_x4(v, row + 16 + 16 * part);
         for (int i = 0; i < 4; i++) {
             a[0][i] = v[i] & 0x0f0f0f0fu;
-            a[1][i] = v[i] >> 4 & 0x0f0f0f0fu;
+            a[1][i] = v[i] & 0xf0f0f0f0u; /* unsigned, and the scale is a sixteenth */
         }
     }
 };
@@ -480,6 +488,21 @@ static __device__ inline const uint8_t *narrow_row(const gemm_int8_args &g,
     return stage;
 }
 
+/* Which warps bring the activations: where the multiprocessor's four schedulers have not as
+   many warps each, those of the schedulers that have fewer. */
+struct narrow_bringers {
+    int first, count; /* of this warp among them, 16 if it is none; all of them */
+    __device__ inline narrow_bringers()
+    {
+        const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+        const int more = warps % 4, fewer = 4 - more;
+        count = more && warps > 4 ? warps / 4 * fewer : warps;
+        first = count == warps     ? warp
+                : warp % 4 >= more ? warp / 4 * fewer + warp % 4 - more
+                                   : 16;
+    }
+};
+
 /* What a thread reads of a slab: the scales of its rows, x and its address in ldmatrix, d and
    s of its tokens, and its rows (narrow_fragments). */
 struct narrow_place {
@@ -518,15 +541,15 @@ struct narrow_int8 {
     /* Starts the copy of one step of activations: a warp takes every so manieth token. Nothing is
    read of a token or unit that is not there. */
     static __device__ inline void copy_x(const gemm_int8_args &g, unsigned char *x,
-                                         int unit0)
+                                         int unit0, const narrow_bringers &by)
     {
-        const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+        const int lane = threadIdx.x % 32;
         const int units = min((int)UNITS, g.units - unit0);
         const int u = lane % UNITS; /* scales in the first lanes, sums in the others */
         const float *const scales = (T::MINIMUM && lane >= UNITS ? g.s : g.d) + u;
         unsigned char *const scales_to = x + (X_BYTES + lane / UNITS * D_BYTES + u * 136);
 #pragma unroll 1
-        for (int t = threadIdx.x / 32; t < 16; t += warps) {
+        for (int t = by.first; t < 16; t += by.count) {
             const int left = t < (int)g.m ? units : 0;
             const uint32_t at = (uint32_t)t * (uint32_t)g.units + (uint32_t)unit0;
             const int8_t *const q = g.q + (uint64_t)at * 32;
@@ -577,7 +600,9 @@ struct narrow_int8 {
 #pragma unroll
                 for (int ni = 0; ni < 2; ni++) {
                     int dot[4];
-                    if (T::GROUP == 32 || PERMUTED)
+                    if ((int)T::TYPE == (int)KG_TYPE_Q4_K && i == 1)
+                        kg_mma_u8s8_16832_from(dot, a[i], b[0] + 2 * ni, GEMM_MAGIC_BITS);
+                    else if (T::GROUP == 32 || PERMUTED)
                         kg_mma_s8_16832_from(dot, a[i], b[group] + 2 * ni,
                                              GEMM_MAGIC_BITS);
                     else
@@ -694,11 +719,12 @@ narrow_segment(const F &form, const narrow_args &args, unsigned char *smem, int6
     unsigned char *const ring = smem + M::WARPS_AT + warp * M::WARP;
     uint64_t *const at_ring = (uint64_t *)(smem + M::RINGS_AT) + NARROW_STAGES * warp;
     float *const scales = (float *)(ring + M::RING);
+    const narrow_bringers by;
     uint32_t step = done->steps;
     row0 += warp * NARROW_ROWS;
     for (int i = 0; i < 2 && slab0 + 2 * i < slab1; i++)
         F::copy_x(g, xs + (step + i) % NARROW_X_STAGES * F::X_STAGE,
-                  (slab0 + 2 * i) * N::SLAB_UNITS);
+                  (slab0 + 2 * i) * N::SLAB_UNITS, by);
     narrow_copy_w<S>(args, ring, row0, slab0, slab1, at_ring);
     kg_cp_async_commit();
     int slot = 0;
@@ -725,7 +751,7 @@ narrow_segment(const F &form, const narrow_args &args, unsigned char *smem, int6
         /* so all are done with the step before the last, whose buffer this is */
         if (slab + 4 < slab1)
             F::copy_x(g, xs + (step + 2) % NARROW_X_STAGES * F::X_STAGE,
-                      (slab + 4) * N::SLAB_UNITS);
+                      (slab + 4) * N::SLAB_UNITS, by);
         kg_cp_async_commit();
         form.step(g, scales, stage, xs + step % NARROW_X_STAGES * F::X_STAGE, row0, slab,
                   min((slab1 - slab) * N::SLAB_UNITS, g.units - slab * N::SLAB_UNITS),

@@ -30,13 +30,13 @@ struct narrow_f16 {
     /* Four halves a copy; a thread of the tensor core wants elements 4w .. 4w + 3 and
        8 + 4w .. of group g side by side, at t = 2g + w. */
     static __device__ inline void copy_x(const gemm_int8_args &g, unsigned char *x,
-                                         int unit0)
+                                         int unit0, const narrow_bringers &by)
     {
-        const int lane = threadIdx.x % 32, warps = blockDim.x / 32, p = lane % 8;
+        const int lane = threadIdx.x % 32, p = lane % 8;
         const int units = min((int)UNITS, g.units - unit0);
         const int place = lane / 8 * 64 + (p / 4 * 2 + p % 2) * 16 + p / 2 % 2 * 8;
 #pragma unroll 1
-        for (int t = threadIdx.x / 32; t < 16; t += warps) {
+        for (int t = by.first; t < 16; t += by.count) {
             const int left = t < (int)g.m ? units : 0;
             const uint32_t at = (uint32_t)t * (uint32_t)g.units + (uint32_t)unit0;
             const uint8_t *const from =
