@@ -756,6 +756,11 @@ static void plan_shapes(struct kg_plan *p)
         }
     add_shape(p, run_shape, 0, (struct shape){"window", 128, 8, 2, 700, 192, NULL},
               "w192-t700");
+    /* Rows of all key heads that are a multiple of 32 bytes. */
+    add_shape(p, run_shape, 0, (struct shape){"heads", 128, 8, 4, 200, 0, NULL},
+              "128-8x4-t200");
+    add_shape(p, run_shape, 0, (struct shape){"heads", 256, 8, 4, 150, 0, NULL},
+              "256-8x4-t150");
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         snprintf(id, sizeof id, "%d", groups[i]);
         add_shape(p, run_shape, 0,

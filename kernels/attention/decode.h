@@ -87,28 +87,23 @@ struct decode_block {
     static_assert(SHARED_BYTES <= 227 * 1024, "fits a multiprocessor");
 };
 
-template <int HD, int HG, int THREADS>
-static __device__ inline void load_queries(struct decode_queries<HD, HG, true> &to,
-                                           const float *q, int heads)
+/* 32 elements of a head, which a warp's lanes have as x, to shared memory. */
+template <int HD, int HG>
+static __device__ __forceinline__ void
+store_queries(struct decode_queries<HD, HG, true> &to, int i, float x)
 {
-    const int lane = threadIdx.x % 32;
-    for (int i = threadIdx.x / 32; i < HG * HD / 32; i += THREADS / 32) {
-        const int h = i / (HD / 32), b = i % (HD / 32);
-        const float x = h < heads ? q[h * HD + 32 * b + lane] : 0.0f;
-        const float d = warp_max(fabsf(x)) / 127.0f;
-        const float id = d > 0.0f ? 1.0f / d : 0.0f;
-        to.code[h][32 * b + lane] = (int8_t)__float2int_rn(x * id);
-        if (lane == 0)
-            to.d[h][b] = d;
-    }
+    const int lane = threadIdx.x % 32, h = i / (HD / 32), b = i % (HD / 32);
+    const float d = warp_max(fabsf(x)) / 127.0f;
+    const float id = d > 0.0f ? 1.0f / d : 0.0f;
+    to.code[h][32 * b + lane] = (int8_t)__float2int_rn(x * id);
+    if (lane == 0)
+        to.d[h][b] = d;
 }
-
-template <int HD, int HG, int THREADS>
-static __device__ inline void load_queries(struct decode_queries<HD, HG, false> &to,
-                                           const float *q, int heads)
+template <int HD, int HG>
+static __device__ __forceinline__ void
+store_queries(struct decode_queries<HD, HG, false> &to, int i, float x)
 {
-    for (int i = threadIdx.x; i < HG * HD; i += THREADS)
-        to.q[i] = i < heads * HD ? q[i] : 0.0f;
+    to.q[32 * i + threadIdx.x % 32] = x;
 }
 
 /* A lane's part of the queries. */
@@ -243,12 +238,15 @@ static __global__ void
 
     if (DEEP) {
         kg_grid_release();
-        kg_grid_wait();
+        if (p.lengths || p.table)
+            kg_grid_wait();
     }
     const struct row_keys keys = keys_of(p, row);
     const int size = split_keys(keys.n, p.splits_wanted);
     const int n_splits = split_count(keys.n, size);
     if (split >= n_splits) {
+        if (DEEP)
+            kg_grid_wait(); /* whoever waits for this launch waits for the ones before it */
         if (DEEP && n_splits == 0 && split == 0)
             combine_splits<HD, THREADS>(p, index0, heads, 0,
                                         (struct part_weight *)memory);
@@ -298,9 +296,20 @@ static __global__ void
             copy_at + shape::BYTES == STAGES * shape::BYTES ? 0 : copy_at + shape::BYTES;
     };
     if (DEEP)
+        kg_grid_wait();
+    /* The queries first: behind the tiles they would wait for all of them. */
+    constexpr int PARTS = HG * HD / 32, OWN = (PARTS + WARPS - 1) / WARPS;
+    float x[OWN];
+    for (int i = 0; i < OWN; i++) {
+        const int part = warp + i * WARPS;
+        x[i] = part < heads * (HD / 32) ? p.q[index0 * HD + 32 * part + lane] : 0.0f;
+    }
+    if (DEEP)
         for (int i = 0; i < STAGES - 1; i++)
             copy_next();
-    load_queries<HD, HG, THREADS>(queries, p.q + index0 * HD, heads);
+    for (int i = 0; i < OWN; i++)
+        if (PARTS % WARPS == 0 || warp + i * WARPS < PARTS)
+            store_queries<HD, HG>(queries, warp + i * WARPS, x[i]);
     __syncthreads();
     struct query_codes<HD, HG> q;
     take_queries<HD, HG>(queries, p.scale, q);

@@ -2,11 +2,12 @@
  * The partition law: how the keys of a row are cut into splits.
  *
  * A row that sees `keys` keys with n_kv_heads key heads has splits of split_keys(keys,
- * splits_wanted(n_kv_heads)) keys, the last one shorter. Every form of decode attention cuts so, whatever
- * its grid: split s is keys s * size .. of those the row sees, and a block whose split is
- * past the end does nothing. So the bits of a row do not depend on the form, nor on the
- * rows beside it, nor on the bucket under which a graph was captured. Within a split, tile
- * t of 16 keys is of warp t % WARPS, and WARPS depends on head_dim alone (decode.h).
+ * splits_wanted(n_kv_heads)) keys, the last one shorter. Every form of decode attention
+ * cuts so, whatever its grid: split s is keys s * size .. of those the row sees, and a block
+ * whose split is past the end does nothing. So the bits of a row do not depend on the form,
+ * nor on the rows beside it, nor on the bucket under which a graph was captured. Within a
+ * split, tile t of 16 keys is of warp t % WARPS, and WARPS depends on head_dim alone
+ * (decode.h).
  *
  * The size aims at 132 blocks over all key heads (one on each multiprocessor), and
  * at no less than 128 keys, below which starting and combining costs more than it gains.
