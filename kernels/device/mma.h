@@ -18,8 +18,8 @@
  * the products to d in ascending k, rounding each time; the order and the rounding
  * inside the hardware are not documented, so results agree within a bound only.
  *
- * The _from forms set D = A B + c, every element from the same c, and do not need D before.
- * k = 16, bytes: a[0], a[1] and b[0] of the k = 32 picture.
+ * The _from forms set D = A B + c, one c for all elements, the _add forms D = A B + C; C may be
+ * D. k = 16, bytes: a[0], a[1] and b[0] of the k = 32 picture.
  *
  * kg_ldmatrix_xN loads N 8 x 8 matrices of 2-byte elements from shared memory; lane 8i + r
  * passes the address of row r of matrix i, aligned to 16 bytes (x2: lanes 0..15, x1: lanes
@@ -51,6 +51,20 @@ static inline void kg_mma_s8_16816_from(int d[4], const uint32_t a[2],
     const uint32_t a4[4] = {a[0], a[1], 0, 0}, b2[2] = {b[0], 0};
     d[0] = d[1] = d[2] = d[3] = c;
     kg_emu_mma(KG_EMU_MMA_S8, d, a4, b2);
+}
+static inline void kg_mma_s8_16832_add(int d[4], const uint32_t a[4], const uint32_t b[2],
+                                       const int c[4])
+{
+    int sum[4] = {c[0], c[1], c[2], c[3]};
+    kg_emu_mma(KG_EMU_MMA_S8, sum, a, b);
+    for (int i = 0; i < 4; i++)
+        d[i] = sum[i];
+}
+static inline void kg_mma_s8_16816_add(int d[4], const uint32_t a[2], const uint32_t b[1],
+                                       const int c[4])
+{
+    const uint32_t a4[4] = {a[0], a[1], 0, 0}, b2[2] = {b[0], 0};
+    kg_mma_s8_16832_add(d, a4, b2, c);
 }
 static inline void kg_mma_f16_16816(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
@@ -116,6 +130,30 @@ static __device__ __forceinline__ void kg_mma_s8_16816_from(int d[4], const uint
         "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
         : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(c));
+}
+
+static __device__ __forceinline__ void
+kg_mma_s8_16832_add(int d[4], const uint32_t a[4], const uint32_t b[2], const int c[4])
+{
+    int r[4];
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]),
+          "r"(c[1]), "r"(c[2]), "r"(c[3]));
+    for (int i = 0; i < 4; i++)
+        d[i] = r[i];
+}
+static __device__ __forceinline__ void
+kg_mma_s8_16816_add(int d[4], const uint32_t a[2], const uint32_t b[1], const int c[4])
+{
+    int r[4];
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+    for (int i = 0; i < 4; i++)
+        d[i] = r[i];
 }
 
 #define KG_MMA_F32(name, shape)                                                          \

@@ -2,10 +2,13 @@
  * The direct product: each row of q alone (blockIdx.y), a warp to a few rows of w.
  * Nothing but q is shared between warps.
  *
- * Each warp copies its rows through a ring of its own by cp.async, 16 bytes a lane, so that
- * memory sees whole lines whatever the block's size, and waits for itself only: no barrier of
- * the block after the first. Lane l then unpacks the law's units l, l + 32, ... from shared
- * memory and folds them as unit_fold does (kernels/matvec/unit.h): the bits are those of stage_b.
+ * Each warp copies its rows through a ring of its own, so that memory sees whole lines
+ * whatever the block's size, and waits for itself only: no barrier of the block after the
+ * first. With BULK (rows are multiples of 16 bytes; compute capability 9.0) one lane copies a
+ * stage of a row at once: such a copy fills whole lines of shared memory, whereas cp.async, 16
+ * bytes a lane, takes a cycle for each 32 bytes that arrive, which is about half of all cycles
+ * that shared memory has. Lane l then unpacks the law's units l, l + 32, ... from shared memory
+ * and folds them as unit_fold does (kernels/matvec/unit.h): the bits are those of stage_b.
  *
  * q, d and s are brought to shared memory once a block, codes in the order in which a type's
  * unpacking leaves the weights, together with the sums of codes by which an offset of all
@@ -16,8 +19,19 @@
 
 #include "kernels/device/bits.h"
 #include "kernels/matvec/formats.h"
+#if !defined(KG_EMU)
+#include "kernels/device/sm90.h"
+#endif
+
+/* Whether the code that is being compiled may copy in bulk. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define DIRECT_BULK 1
+#else
+#define DIRECT_BULK 0
+#endif
 
 enum { ORDER_PLAIN, ORDER_NIBBLES, ORDER_PAIRS };
+enum { DIRECT_WARPS = 16 /* of a block, at most */ };
 
 /* N words of shared memory that start `bit` bits (bit may be negative) behind byte at + off;
    off is known when compiled. Up to 4 bytes behind them are read. */
@@ -346,11 +360,13 @@ struct direct_bool {
     static constexpr bool value = B;
 };
 
-template <class R, int UNITS, int STAGES, int ROWS>
-__global__ void __launch_bounds__(512) direct_kernel(const struct direct_args p)
+template <class R, int UNITS, int STAGES, int ROWS, bool BULK>
+__global__ void __launch_bounds__(32 * DIRECT_WARPS)
+    direct_kernel(const struct direct_args p)
 {
     using F = typename R::F;
     using L = direct_stage<R, UNITS>;
+    constexpr bool SHIFTS = L::shifts && !(BULK && DIRECT_BULK);
     constexpr int PARTS = F::BLOCK / KG_UNIT, SLOT = ROWS * L::row;
     KG_SHARED_DYNAMIC(smem);
     const int lane = threadIdx.x % 32, units = p.in / KG_UNIT, out = (int)p.out;
@@ -362,9 +378,46 @@ __global__ void __launch_bounds__(512) direct_kernel(const struct direct_args p)
                      (int)(threadIdx.x / 32) * STAGES * SLOT;
     uint8_t *const copy_to = kg_opaque(smem + ring + 16 * lane);
 
+#if DIRECT_BULK
+    KG_SHARED(uint64_t, landed, [DIRECT_WARPS][STAGES]);
+    uint64_t *const full = landed[threadIdx.x / 32];
+    if (BULK) {
+        if (lane == 0)
+            for (int i = 0; i < STAGES; i++)
+                kg_mbarrier_init(full + i, 1);
+        kg_mbarrier_init_fence();
+        __syncwarp();
+    }
+    int copy_stage = 0;
+#endif
     int copy_row = first, copy_left = row_bytes, copy_slot = 0;
     const uint8_t *copy_from = p.w + (int64_t)first * row_bytes;
     auto copy_next = [&]() {
+#if DIRECT_BULK
+        if (BULK) {
+            if (lane == 0 && copy_row < out) {
+                const int bytes = min(copy_left, L::bytes),
+                          rows = min(ROWS, out - copy_row);
+                kg_mbarrier_expect(full + copy_stage, (uint32_t)(bytes * rows));
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                    if (r < rows)
+                        kg_bulk_load(smem + ring + copy_slot + r * L::row,
+                                     copy_from + r * row_bytes, (uint32_t)bytes,
+                                     full + copy_stage);
+                copy_slot = copy_slot + SLOT == STAGES * SLOT ? 0 : copy_slot + SLOT;
+                copy_stage = copy_stage + 1 == STAGES ? 0 : copy_stage + 1;
+                copy_from += L::bytes;
+                copy_left -= L::bytes;
+                if (copy_left <= 0) {
+                    copy_left = row_bytes;
+                    copy_row += stride;
+                    copy_from = p.w + (int64_t)copy_row * row_bytes;
+                }
+            }
+            return;
+        }
+#endif
         if (copy_row < out) {
             const bool whole = copy_row + ROWS < out && copy_left >= L::bytes;
             uint8_t *to = copy_to + copy_slot;
@@ -372,7 +425,7 @@ __global__ void __launch_bounds__(512) direct_kernel(const struct direct_args p)
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
                     const uint8_t *from = copy_from + r * row_bytes;
-                    if (L::shifts)
+                    if (SHIFTS)
                         from = (const uint8_t *)((uintptr_t)from & ~(uintptr_t)15);
                     from += 16 * lane;
 #pragma unroll
@@ -384,7 +437,7 @@ __global__ void __launch_bounds__(512) direct_kernel(const struct direct_args p)
                 /* The tensor may end here. */
                 for (int r = 0; r < ROWS && copy_row + r < out; r++) {
                     const uint8_t *from = copy_from + r * row_bytes;
-                    const int phase = L::shifts ? (int)((uintptr_t)from & 15) : 0;
+                    const int phase = SHIFTS ? (int)((uintptr_t)from & 15) : 0;
                     const int bytes = phase + min(copy_left, L::bytes);
                     from += 16 * lane - phase;
                     for (int k = 0; k < L::pieces; k += 32) {
@@ -422,6 +475,10 @@ __global__ void __launch_bounds__(512) direct_kernel(const struct direct_args p)
     const float *ss = (const float *)sums + ((int)R::SUMS != 0 ? units : 0);
     const struct direct_tables tables = shared_tables[0];
     const int part = lane % PARTS, lane_at = ring + lane / PARTS * F::BYTES;
+#if DIRECT_BULK
+    int landed_at = 0;
+    uint32_t parity = 0;
+#endif
     int slot = 0;
     for (int row = first; row < out; row += stride) {
         float acc[ROWS] = {};
@@ -432,7 +489,7 @@ __global__ void __launch_bounds__(512) direct_kernel(const struct direct_args p)
             for (int r = 0; r < ROWS; r++)
                 at[r] =
                     lane_at + slot +
-                    (L::shifts
+                    (SHIFTS
                          ? (int)((start + (unsigned)(r * row_bytes + c * L::bytes)) & 15u)
                          : 0);
 #pragma unroll
@@ -463,7 +520,15 @@ __global__ void __launch_bounds__(512) direct_kernel(const struct direct_args p)
         for (int c = 0; c < chunks; c++) {
             /* This lane's copies of the stage have landed, then everyone's; and nobody reads
                the one that is copied to next. */
-            kg_cp_async_wait<STAGES - 2>();
+#if DIRECT_BULK
+            if (BULK) {
+                kg_mbarrier_wait(full + landed_at, parity);
+                landed_at = landed_at + 1 == STAGES ? 0 : landed_at + 1;
+                parity ^= landed_at == 0;
+            }
+#endif
+            if (!BULK || !DIRECT_BULK)
+                kg_cp_async_wait<STAGES - 2>();
             __syncwarp();
             copy_next();
             if ((c + 1) * UNITS * 32 <= units)

@@ -65,9 +65,12 @@ extern const struct product_row product_rows_kquant[5];
 extern const struct product_row product_rows_split[4];
 extern const struct product_row product_row_e4m3;
 
-/* One tensor in KG_LAYOUT_FILE, each row of q alone; KG_E_UNSUPPORTED, and nothing done, where the
-   staged kernel must take it: long rows, many rows, other types. */
+/* One tensor in KG_LAYOUT_FILE, each row of q alone; KG_E_UNSUPPORTED, and nothing done, where
+   another must take it: long rows, many rows, other types. */
 int kg_mmvq_direct(int type, const struct product_args &a, struct CUstream_st *stream);
+/* Forms that product_tile.cu lists; KG_E_UNSUPPORTED, and nothing done, for others. */
+int kg_mmvq_tile(int type, int layout, const struct product_args &a, int n_tensors,
+                 struct CUstream_st *stream);
 int kg_mmvq_ksplit_add(const float *parts, float *y, int64_t n, float scale,
                        struct CUstream_st *stream);
 int kg_mmvq_split(int type, const void *from, void *to, int64_t in, int64_t out,

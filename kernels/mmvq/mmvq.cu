@@ -112,11 +112,13 @@ static int kg_mmvq_product(int type, int layout, int scale_kind,
             KG_TRY(row->plain(a.tensor[i], q, d, s, in, m, scale_kind, stream));
         return KG_OK;
     }
-    if (n == 1 && (width == 1 || m == 1) && layout == KG_LAYOUT_FILE) {
-        const int rc = kg_mmvq_direct(type, a, stream);
-        if (rc != KG_E_UNSUPPORTED)
-            return rc;
-    }
+    int rc = KG_E_UNSUPPORTED;
+    if (n == 1 && (width == 1 || m == 1) && layout == KG_LAYOUT_FILE)
+        rc = kg_mmvq_direct(type, a, stream);
+    if (rc == KG_E_UNSUPPORTED)
+        rc = kg_mmvq_tile(type, layout, a, n, stream);
+    if (rc != KG_E_UNSUPPORTED)
+        return rc;
     KG_TRY(count_jobs(&a, n));
     return row->fast(a, width == 1 ? 1 : width <= 8 ? 8 : 16, stream);
 }

@@ -70,18 +70,19 @@ template <class R>
 static constexpr __host__ __device__ int row_stride(int i)
 {
     int chunks = (R::plane_bytes(i) + 15 + 8 + 15) / 16;
-    if ((int)R::MAP == (int)MAP_RUN && i == 0) {
-        while (chunks % 4 != 2)
-            chunks++;
-        return chunks * 16;
-    }
+    if ((int)R::MAP == (int)MAP_RUN && i == 0)
+        return (chunks + (6 - chunks % 4) % 4) * 16;
     return (chunks | 1) * 16;
 }
 
+/* A loop, not a recursion, which would be called where i is known after unrolling only. */
 template <class R>
 static constexpr __host__ __device__ int plane_at(int i)
 {
-    return i == 0 ? 0 : plane_at<R>(i - 1) + TILE_ROWS * row_stride<R>(i - 1);
+    int at = 0;
+    for (int k = 0; k < i; k++)
+        at += TILE_ROWS * row_stride<R>(k);
+    return at;
 }
 
 template <class R, int COLS>
@@ -105,8 +106,10 @@ struct stage_layout {
 template <class R>
 static constexpr __host__ __device__ bool plane_shifts(int i)
 {
-    const int block = R::plane_bytes(i) * (int)R::F::BLOCK / STAGE_K;
-    return block % 16 != 0 || (i > 0 && plane_shifts<R>(i - 1));
+    for (int k = 0; k <= i; k++)
+        if (R::plane_bytes(k) * (int)R::F::BLOCK / STAGE_K % 16 != 0)
+            return true;
+    return false;
 }
 
 /* A tile of one tensor with a group of rows of q, and the stages of it that are done. */
@@ -302,19 +305,24 @@ static __device__ __forceinline__ void load_x(const uint8_t *x, int t, uint32_t 
         b[1] = v.y;
         return;
     }
-    const uint8_t *from = MAP == MAP_PAIRS ? x + 16 * (t >> 1) + 4 * (t & 1) : x + 4 * t;
-    uint32_t v = kg_load_u32(from), w = kg_load_u32(from + (MAP == MAP_PAIRS ? 8 : 16));
+    if (MAP == MAP_PAIRS) {
+        for (int g = 0; g < 2; g++) {
+            const uint8_t *from = x + 16 * g + 2 * t;
+            b[g] = __byte_perm(kg_load_u16(from), kg_load_u16(from + 8), 0x5140);
+        }
+        return;
+    }
+    const uint32_t v = kg_load_u32(x + 4 * t), w = kg_load_u32(x + 4 * t + 16);
     b[0] = MAP == MAP_HALVES ? v : __byte_perm(v, w, 0x5140);
     b[1] = MAP == MAP_HALVES ? w : __byte_perm(v, w, 0x7362);
 }
 
 /* b for the dots of group g of a unit whose groups are 16 long. */
-template <int MAP>
-static __device__ __forceinline__ void mask_group(int t, int g, const uint32_t b[2],
+static __device__ __forceinline__ void mask_group(int g, const uint32_t b[2],
                                                   uint32_t masked[2])
 {
-    masked[0] = MAP == MAP_PAIRS ? ((t >> 1) == g ? b[0] : 0u) : (g == 0 ? b[0] : 0u);
-    masked[1] = MAP == MAP_PAIRS ? ((t >> 1) == g ? b[1] : 0u) : (g == 1 ? b[1] : 0u);
+    masked[0] = g == 0 ? b[0] : 0u;
+    masked[1] = g == 1 ? b[1] : 0u;
 }
 
 template <class R>
@@ -336,17 +344,12 @@ static __device__ __forceinline__ void add_dots(int dots[4], const uint32_t c0[2
     kg_mma_s8_16832(dots, a, b);
 }
 
-/* The dot as f32, exact. `extra` is the dot of the second codes where they are apart. */
+/* The dot as f32, exact. */
 template <class R>
-static __device__ __forceinline__ float dot_value(int main, int extra, float main_factor,
-                                                  float extra_factor)
+static __device__ __forceinline__ float dot_value(int dot)
 {
-    if (R::EXTRA == 2) {
-        float v = fmaf(__int_as_float(main), main_factor, -DOT_ZERO_F * main_factor);
-        return fmaf(__int_as_float(extra) - DOT_ZERO_F, extra_factor, v);
-    }
-    return R::NEGATED ? DOT_ZERO_F - __int_as_float(main)
-                      : __int_as_float(main) - DOT_ZERO_F;
+    return R::NEGATED ? DOT_ZERO_F - __int_as_float(dot)
+                      : __int_as_float(dot) - DOT_ZERO_F;
 }
 
 /* Where rows g + 8k, k < TILE_ROWS / 8, of a stage begin in each plane: at[i] + off[i]. Where
@@ -381,7 +384,7 @@ narrow_stage(const struct product_args &p, const struct job<R> &j, int chunk,
     uint32_t mine[2], b[4][2];
     load_x<R::MAP>(stage + L::x + 32 * (4 * w + (g >> 1)), t, mine);
     if (F::GROUP == 16) {
-        mask_group<R::MAP>(t, g & 1, mine, mine);
+        mask_group(g & 1, mine, mine);
     } else if (g & 1) {
         mine[0] = 0;
         mine[1] = 0;
@@ -394,33 +397,26 @@ narrow_stage(const struct product_args &p, const struct job<R> &j, int chunk,
     const float d = *(const float *)(stage + L::d + 4 * unit);
     const float s = F::MINIMUM ? *(const float *)(stage + L::s + 4 * unit) : 0.0f;
     const bool exists = chunk * STAGE_K + unit * KG_UNIT < p.k;
-    float main_factor, extra_factor;
-    R::factor(w, t, &main_factor, &extra_factor);
 #pragma unroll
     for (int group = 0; group < TILE_ROWS / 16; group++) {
-        int at[2][R::PLANES], off[2][R::PLANES], main[4], extra[4];
+        int at[2][R::PLANES], off[2][R::PLANES], dot[4];
         uint32_t c[2][4][2], e[2][4][2];
         for (int h = 0; h < 2; h++) {
             row_view<R>(p, j, chunk, g, 2 * group + h, at[h], off[h]);
             R::codes(stage, at[h], off[h], w, t, tables, c[h], e[h]);
         }
-        start_dots<R>(main, mine);
-        for (int i = 0; i < 4; i++)
-            extra[i] = DOT_ZERO;
+        start_dots<R>(dot, mine);
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            add_dots(main, c[0][u], c[1][u], b[u]);
-            if (R::EXTRA != 0)
-                add_dots(R::EXTRA == 2 ? extra : main, e[0][u], e[1][u], b[u]);
+            add_dots(dot, c[0][u], c[1][u], b[u]);
+            if (R::EXTRA)
+                add_dots(dot, e[0][u], e[1][u], b[u]);
         }
         for (int h = 0; h < 2; h++) {
             float a[2], m, v = acc[2 * group + h];
             R::scales(stage, at[h], off[h], w, t, a, &m);
             for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
-                v = fmaf(a[k],
-                         d * dot_value<R>(main[2 * h + k], extra[2 * h + k], main_factor,
-                                          extra_factor),
-                         v);
+                v = fmaf(a[k], d * dot_value<R>(dot[2 * h + k]), v);
             if (F::MINIMUM)
                 v = fmaf(m, s, v);
             if (exists)
@@ -459,8 +455,7 @@ wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
         }
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            float main_factor, extra_factor, as[2][GROUPS], ms[2];
-            R::factor(w, u, &main_factor, &extra_factor);
+            float as[2][GROUPS], ms[2];
             for (int h = 0; h < 2; h++) {
                 for (int k = 0; k < GROUPS; k++)
                     as[h][k] = __shfl_sync(KG_WARP_ALL, a[h][k], 4 * g + u);
@@ -478,20 +473,16 @@ wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
                 float sum[4] = {v[0], v[1], v[2], v[3]};
                 for (int k = 0; k < GROUPS; k++) {
                     uint32_t x[2] = {b[n][u][0], b[n][u][1]};
-                    int main[4], extra[4];
+                    int dot[4];
                     if (GROUPS == 2)
-                        mask_group<R::MAP>(t, k, b[n][u], x);
-                    start_dots<R>(main, x);
+                        mask_group(k, b[n][u], x);
+                    start_dots<R>(dot, x);
+                    add_dots(dot, c[0][u], c[1][u], x);
+                    if (R::EXTRA)
+                        add_dots(dot, e[0][u], e[1][u], x);
                     for (int i = 0; i < 4; i++)
-                        extra[i] = DOT_ZERO;
-                    add_dots(main, c[0][u], c[1][u], x);
-                    if (R::EXTRA != 0)
-                        add_dots(R::EXTRA == 2 ? extra : main, e[0][u], e[1][u], x);
-                    for (int i = 0; i < 4; i++)
-                        sum[i] = fmaf(as[i / 2][k],
-                                      d[i % 2] * dot_value<R>(main[i], extra[i],
-                                                              main_factor, extra_factor),
-                                      sum[i]);
+                        sum[i] =
+                            fmaf(as[i / 2][k], d[i % 2] * dot_value<R>(dot[i]), sum[i]);
                 }
                 if (F::MINIMUM)
                     for (int i = 0; i < 4; i++)

@@ -6,38 +6,50 @@
 #include "kernels/mmvq/direct.h"
 #include "kernels/mmvq/launch.h"
 
-/* Shared memory of a multiprocessor, of which the system takes 1 KiB for each block. */
+/* Shared memory of a multiprocessor, of which the system takes 1 KiB for each block; the mbarriers
+   take less than another. */
 #define DIRECT_SHARED (228 * 1024)
-#define DIRECT_MULTIPROCESSORS 132
+#define DIRECT_BLOCKS                                                                    \
+    132u /* one on each multiprocessor of the largest chip of this kind */
 
 struct direct_row {
     int type;
     int (*run)(const struct direct_args &, unsigned m, struct CUstream_st *);
 };
 
-template <class R, int UNITS, int STAGES, int ROWS, int BLOCKS, int WARPS>
+/* As many warps, of WARPS, as there is room for. */
+template <class R, int UNITS, int STAGES, int ROWS, int WARPS>
 static int run_direct(const struct direct_args &p, unsigned m, struct CUstream_st *stream)
 {
-    const int bytes = direct_shared<R, UNITS, STAGES, ROWS>(p.in, WARPS);
-    if ((bytes + 1024) * BLOCKS > DIRECT_SHARED)
-        return KG_E_UNSUPPORTED;
-    const unsigned all = grid_blocks(p.out, WARPS * ROWS);
-    const unsigned most = DIRECT_MULTIPROCESSORS * BLOCKS;
-    return KG_LAUNCH(stream, dim3(all < most ? all : most, m), 32 * WARPS, bytes,
-                     (direct_kernel<R, UNITS, STAGES, ROWS>), p);
+    static_assert(direct_stage<R, UNITS>::bytes % 16 == 0 && WARPS <= DIRECT_WARPS,
+                  "bulk copies");
+    int warps = WARPS;
+    while (direct_shared<R, UNITS, STAGES, ROWS>(p.in, warps) + 2048 > DIRECT_SHARED)
+        if (--warps < 4)
+            return KG_E_UNSUPPORTED;
+    const int bytes = direct_shared<R, UNITS, STAGES, ROWS>(p.in, warps);
+    const unsigned all = grid_blocks(p.out, warps * ROWS);
+    const dim3 grid(all < DIRECT_BLOCKS ? all : DIRECT_BLOCKS, m);
+#if !defined(KG_EMU)
+    if (p.in / R::F::BLOCK * R::F::BYTES % 16 == 0)
+        return KG_LAUNCH(stream, grid, 32 * warps, bytes,
+                         (direct_kernel<R, UNITS, STAGES, ROWS, true>), p);
+#endif
+    return KG_LAUNCH(stream, grid, 32 * warps, bytes,
+                     (direct_kernel<R, UNITS, STAGES, ROWS, false>), p);
 }
 
-/* UNITS, STAGES, ROWS of direct.h; blocks on a multiprocessor, warps in a block. */
+/* UNITS, STAGES, ROWS of direct.h, warps in a block. */
 static const struct direct_row rows[] = {
-    {KG_TYPE_Q4_0,   run_direct<direct_q4_0,   4, 3, 1, 1, 16>},
-    {KG_TYPE_Q8_0,   run_direct<direct_q8_0,   2, 3, 2, 2, 8> },
-    {KG_TYPE_Q3_K,   run_direct<direct_q3_k,   2, 3, 2, 1, 16>},
-    {KG_TYPE_Q4_K,   run_direct<direct_q4_k,   2, 4, 1, 1, 16>},
-    {KG_TYPE_Q5_K,   run_direct<direct_q5_k,   4, 3, 1, 2, 12>},
-    {KG_TYPE_Q6_K,   run_direct<direct_q6_k,   2, 3, 2, 2, 8> },
-    {KG_TYPE_IQ4_XS, run_direct<direct_iq4_xs, 2, 4, 1, 1, 16>},
-    {KG_TYPE_NVFP4,  run_direct<direct_nvfp4,  2, 4, 1, 1, 16>},
-    {KG_TYPE_MXFP4,  run_direct<direct_mxfp4,  2, 6, 1, 1, 16>},
+    {KG_TYPE_Q4_0,   run_direct<direct_q4_0,   4, 2, 2, 16>},
+    {KG_TYPE_Q8_0,   run_direct<direct_q8_0,   4, 3, 1, 16>},
+    {KG_TYPE_Q3_K,   run_direct<direct_q3_k,   4, 2, 2, 16>},
+    {KG_TYPE_Q4_K,   run_direct<direct_q4_k,   4, 2, 2, 16>},
+    {KG_TYPE_Q5_K,   run_direct<direct_q5_k,   4, 2, 2, 16>},
+    {KG_TYPE_Q6_K,   run_direct<direct_q6_k,   4, 2, 2, 16>},
+    {KG_TYPE_IQ4_XS, run_direct<direct_iq4_xs, 8, 2, 1, 16>},
+    {KG_TYPE_NVFP4,  run_direct<direct_nvfp4,  4, 3, 1, 16>},
+    {KG_TYPE_MXFP4,  run_direct<direct_mxfp4,  4, 3, 1, 16>},
 };
 
 int kg_mmvq_direct(int type, const struct product_args &a, struct CUstream_st *stream)

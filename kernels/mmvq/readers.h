@@ -11,20 +11,20 @@
  *   MAP_HALVES   words 4t .. 4t+3 and 16+4t .. 16+4t+3
  *   MAP_RUN      codes 8t .. 8t+7
  *   MAP_NIBBLES  as MAP_HALVES, but word 0 has codes 4t, 16+4t, 4t+1, 17+4t, word 1 the rest
- *   MAP_PAIRS    groups of 16 with j and j+8 in a byte: bytes 4t .. 4t+3 of the unit's 16
+ *   MAP_PAIRS    groups of 16 with j and j+8 in a byte: word 0 has codes 2t, 2t+8, 2t+1, 2t+9 of the
+ *                first group, word 1 those of the second
  *
  * One struct a type and layout:
  *
  *   F           the format (formats.h)
  *   PLANES      arrays of the tensor, one after the other; BYTES[i] for 1024 weights
- *   EXTRA       a second set of codes e: 0 none, 1 added to the first, 2 summed apart
+ *   EXTRA       a second set of codes e, to be added to the first
  *   OFFSET      what is added to every code c
  *   NEGATED     the codes are those of -w
  *   ZERO_TAIL   weights behind the end of a row must be 0, not just anything
  *   codes       of the warp's four units, from a row whose first byte in plane i is
  *               at[i] + off[i], off known when compiled
  *   scales      a[2], b of unit 4w + t
- *   factor      EXTRA == 2: dot = main * sum(c x) + extra * sum(e x) in unit u of warp w
  */
 #ifndef KGATE_KERNELS_MMVQ_READERS_H
 #define KGATE_KERNELS_MMVQ_READERS_H
@@ -80,6 +80,14 @@ static __device__ __forceinline__ void lookup_sum(uint32_t v, const struct code_
     e[1] = kg_permute_signed(t.high[0], t.high[1], f >> 16);
 }
 
+/* The four codes of two bytes. */
+static __device__ __forceinline__ void
+lookup_pair(uint32_t v, const struct code_tables &t, uint32_t *c, uint32_t *e)
+{
+    *c = kg_permute_signed(t.low[0], t.low[1], v);
+    *e = kg_permute_signed(t.high[0], t.high[1], v ^ 0x8888u);
+}
+
 /* IQ4: entries 0..7, and 1 more than entries 8..15. */
 #define IQ4_SPLIT 0xbfad9881u, 0xf6eaddcfu, 0x271a0e02u, 0x725a4636u
 /* E2M1: c = -1 - v for the positive codes, e = -v for the negative ones: -(v + 1) in all. */
@@ -96,11 +104,6 @@ struct read_base {
         return none;
     }
     enum { ZERO_TAIL = 0 };
-    static __device__ __forceinline__ void factor(int, int, float *main, float *extra)
-    {
-        *main = 1.0f;
-        *extra = 1.0f;
-    }
 };
 
 #define TABLES(...)                                                                      \
@@ -215,11 +218,9 @@ struct read_q8_0 : read_base {
     }
 };
 
-/* Codes keep their places in the byte: main undoes the shift. e is the inverse of the high
-   bit, which takes 4 away; its place is the unit's number in the block, and in place 7 it
-   counts -128. */
+/* Two bits, and the third in another word at the unit's number in the block. */
 struct read_q3_k : read_base {
-    READER(fmt_q3_k, MAP_HALVES, 2, 0, 0);
+    READER(fmt_q3_k, MAP_HALVES, 0, -4, 0);
     ONE_PLANE(440)
     /* Two scales of six bits in the bytes of one word: low nibbles, and two bits on top. */
     SCALES
@@ -238,26 +239,19 @@ struct read_q3_k : read_base {
     CODES
     {
         (void)tables;
+        (void)e;
         const int half = w & 1, high = at[0] + 110 * (w >> 1) + 4 * t;
         const int low = high + 32 * half;
-        const uint32_t bit = 0x01010101u << 4 * half;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            uint32_t q = word_any(smem, low, off[0] + 32 + 16 * i);
-            uint32_t h = word_any(smem, high, off[0] + 16 * i);
-            c[0][i] = q & 0x03030303u;
-            c[1][i] = q & 0x0c0c0c0cu;
-            c[2][i] = q & 0x30303030u;
-            c[3][i] = q >> 6 & 0x03030303u;
-            for (int u = 0; u < 4; u++)
-                e[u][i] = ~h & bit << u;
+            const uint32_t q = word_any(smem, low, off[0] + 32 + 16 * i);
+            const uint32_t h = word_any(smem, high, off[0] + 16 * i);
+            for (int u = 0; u < 4; u++) {
+                const int place = 4 * half + u;
+                const uint32_t bit = place < 2 ? h << (2 - place) : h >> (place - 2);
+                c[u][i] = (q >> 2 * u & 0x03030303u) | (bit & 0x04040404u);
+            }
         }
-    }
-    static __device__ __forceinline__ void factor(int w, int u, float *main, float *extra)
-    {
-        *main = u == 1 ? 0.25f : u == 2 ? 0.0625f : 1.0f;
-        *extra = (w & 1) == 0 ? -4.0f / (float)(1 << u)
-                              : (u == 3 ? 0.03125f : -0.25f / (float)(1 << u));
     }
 };
 
@@ -386,11 +380,12 @@ struct read_nvfp4 : read_base {
     TABLES(E2M1_SPLIT)
     CODES
     {
-        const int b = at[0] + 72 * w + 4 * t;
+        const uint8_t *b = smem + at[0] + 72 * w + 2 * t + off[0];
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word(smem, b, off[0] + 36 * (u >> 1) + 4 + 16 * (u & 1)), tables,
-                       c[u], e[u]);
+            for (int i = 0; i < 2; i++)
+                lookup_pair(kg_load_u16(b + 36 * (u >> 1) + 4 + 16 * (u & 1) + 8 * i),
+                            tables, &c[u][i], &e[u][i]);
     }
 };
 
@@ -435,10 +430,11 @@ struct split_nvfp4 : read_base {
     TABLES(E2M1_SPLIT)
     CODES
     {
-        const int b = at[0] + 64 * w + 4 * t;
+        const uint8_t *b = smem + at[0] + 64 * w + 2 * t + off[0];
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            lookup_sum(word(smem, b, off[0] + 16 * u), tables, c[u], e[u]);
+            for (int i = 0; i < 2; i++)
+                lookup_pair(kg_load_u16(b + 16 * u + 8 * i), tables, &c[u][i], &e[u][i]);
     }
 };
 
