@@ -9,11 +9,14 @@
  * Time is short here: a few microseconds, of which the first is spent waiting for memory. So
  * everything is requested at once, codes first, then w in two pieces of four parts each (0 4 2 6,
  * 1 5 3 7); the codes, which come from L2, are decoded and tested while w is under way; and
- * each piece is multiplied when it is there. What is rare is out of line.
+ * each piece is multiplied when it is there. All blocks want the same codes, as many bytes as
+ * their weights: two blocks share one copy of them (device/multicast.h). What is rare is out of
+ * line.
  *
  * Order, exactness and the fallbacks: fp4.h. A group that needs its order is looked at once more
  * with its weights, which nearly always shows that it does not (marked_group).
  */
+#include "kernels/device/multicast.h"
 #include "kernels/dsv4/launch.h"
 
 namespace
@@ -21,6 +24,7 @@ namespace
 
 constexpr int COLS = 16, ROWS = 8, WARPS = 16, THREADS = 32 * WARPS;
 constexpr int PIECES = 2;                   /* of w */
+constexpr int CLUSTER = 2;                  /* blocks that get their codes together */
 constexpr int SUM_STRIDE = COLS * ROWS + 8; /* floats of a warp's sums */
 
 /* Rows in shared memory are longer than their data by as much as puts the 8 rows that a warp
@@ -162,24 +166,23 @@ store_factors(const struct layout<KIND> &l, int k,
     return halves_carry(smallest, largest) && (mantissas & 0x7fffffu) == 0;
 }
 
-/* Requests all codes, then the pieces of w. Columns beyond the end are the last one again. All
-   blocks want the same codes at one time; each begins elsewhere, so that they do not all
-   wait for the same slice of the L2. */
+/* Requests all codes, unless the blocks of a cluster get them `together`, then the pieces of w.
+   Columns beyond the end are the last one again. */
 template <int KIND>
 __device__ __forceinline__ void
 request_operands(const struct gemm_args &a, const struct layout<KIND> &l, int k,
-                 unsigned col0, unsigned row0, unsigned char *shared)
+                 unsigned col0, unsigned row0, bool together, unsigned char *shared)
 {
     constexpr int PART = 16 * recipe<KIND>::GROUP / 2; /* bytes of a part of a column */
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const unsigned col = min(col0 + warp, (unsigned)a.n - 1);
     const uint8_t *w = a.w + (int64_t)col * (k / 2);
     unsigned char *w_here = shared + warp * l.w_stride;
-    const unsigned row = (warp / 2 + blockIdx.x) % ROWS;
+    const unsigned row = warp / 2;
     const uint8_t *codes = a.codes + (int64_t)(row0 + row) * k;
     unsigned char *codes_here = shared + l.codes_at + row * l.code_stride;
-    const int half = (int)((threadIdx.x + blockIdx.x / ROWS * 8) % 64 * 16);
-    if (row0 + row < a.m)
+    const int half = (int)threadIdx.x % 64 * 16;
+    if (!together && row0 + row < a.m)
 #pragma unroll 4
         for (int at = 0; at < k; at += 64 * 16)
             if (at + half < k)
@@ -465,21 +468,34 @@ __global__ void __launch_bounds__(THREADS, FULL && !AHEAD ? 2 : 1)
     rows8_kernel(struct gemm_args a)
 {
     KG_SHARED_DYNAMIC(shared);
+    KG_SHARED(uint64_t, arrival, [1]);
     const int k = k_of<KIND, ROUNDS, FULL>(a);
     const struct layout<KIND> l(k);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const unsigned col0 = blockIdx.x * COLS, row0 = blockIdx.y * ROWS;
     const int groups = k / recipe<KIND>::GROUP;
 
+    const int rows = (int)min((long long)ROWS, (long long)(a.m - row0));
     struct held_scales<KIND, ROUNDS, FULL> held;
+    const bool together = kg_multicast_ranks() > 1;
+    if (together)
+        kg_multicast_begin(arrival, rows * k);
     request_scales<KIND, ROUNDS, FULL>(a, k, col0, row0, held);
-    request_operands<KIND>(a, l, k, col0, row0, shared);
+    request_operands<KIND>(a, l, k, col0, row0, together, shared);
+    if (together)
+        kg_multicast_meet();
+    if (together && threadIdx.x == 0)
+#pragma unroll 1
+        for (int row = kg_multicast_rank(); row < rows; row += kg_multicast_ranks())
+            kg_multicast_copy(shared + l.codes_at + row * l.code_stride,
+                              a.codes + (int64_t)(row0 + row) * k, k, arrival);
     bool fits = store_factors<KIND, ROUNDS, FULL>(l, k, held, shared);
     kg_cp_async_wait<PIECES>();
+    if (together)
+        kg_multicast_wait(arrival);
     __syncthreads();
 
     const int left = groups - warp;
-    const int rows = (int)min((long long)ROWS, (long long)(a.m - row0));
     const struct places p = places_of<KIND>(l, shared, rows, min(warp, groups - 1));
     float tree[PIECES][4];
     struct batch<KIND, ROUNDS> b[AHEAD ? PIECES : 1];
@@ -546,18 +562,18 @@ int kg_dsv4_rows8(const struct gemm_args &args, struct CUstream_st *stream)
     if (grid.y > 65535)
         return KG_E_INVALID;
     const bool one_wave = (int64_t)grid.x * grid.y <= 132;
+    void (*kernel)(struct gemm_args) = rows8_kernel<KIND, 1, false, false>;
     if (args.k == round)
-        return one_wave ? KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
-                                    (rows8_kernel<KIND, 1, true, true>), args)
-                        : KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
-                                    (rows8_kernel<KIND, 1, true, false>), args);
-    if (KIND == KG_DSV4_NVFP4 && args.k == 2 * round)
-        return one_wave ? KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
-                                    (rows8_kernel<KG_DSV4_NVFP4, 2, true, true>), args)
-                        : KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
-                                    (rows8_kernel<KG_DSV4_NVFP4, 2, true, false>), args);
-    return KG_LAUNCH(stream, grid, THREADS, (size_t)l.bytes,
-                     (rows8_kernel<KIND, 1, false, false>), args);
+        kernel = one_wave ? rows8_kernel<KIND, 1, true, true>
+                          : rows8_kernel<KIND, 1, true, false>;
+    else if (KIND == KG_DSV4_NVFP4 && args.k == 2 * round)
+        kernel = one_wave ? rows8_kernel<KG_DSV4_NVFP4, 2, true, true>
+                          : rows8_kernel<KG_DSV4_NVFP4, 2, true, false>;
+    /* a cluster costs as much time as half of the rows */
+    const bool together = args.k <= 2 * round && args.k % round == 0 &&
+                          args.m > ROWS / 2 && grid.x % CLUSTER == 0;
+    return KG_LAUNCH_CLUSTERS(stream, together ? CLUSTER : 1, grid, THREADS,
+                              (size_t)l.bytes, kernel, args);
 }
 
 template int kg_dsv4_rows8<KG_DSV4_NVFP4>(const struct gemm_args &, struct CUstream_st *);

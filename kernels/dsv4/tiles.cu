@@ -3,7 +3,8 @@
  *
  *   prepare   lays both operands out anew in scratch, in the order in which they are used
  *   tiles     8 warps; a warp computes 16 columns of all 64 rows, so that every weight is
- *             decoded once in a block, in the registers of the warp that multiplies it
+ *             decoded once in a block, in the registers of the warp that multiplies it; MXFP4:
+ *             16 warps, of 32 rows
  *
  * Order of use: partial sums t in bit-reversed order 0, 64, 32, 96, 16, ..., the groups t,
  * t + 128, ... of each one after the other. Then the halving tree is a binary tree over
@@ -37,14 +38,22 @@
 namespace
 {
 
-constexpr int WARPS = 8, THREADS = 32 * WARPS;
-constexpr int COLS = 16 * WARPS, ROWS = 64;
+constexpr int COL_WARPS = 8, COLS = 16 * COL_WARPS, ROWS = 64;
+constexpr int MAKERS = 8;        /* warps of a block that prepares */
 constexpr int CHUNK = 8;         /* steps in a stage of the pipeline */
 constexpr int STAGES = 2;        /* stages in shared memory */
 constexpr int LEAVES = 8;        /* leaves of a sum in registers */
 constexpr int LEVELS = 4;        /* sizes of sums above: 128 = LEAVES * 2^LEVELS */
-constexpr int VALUES = 32;       /* outputs of a thread */
 constexpr int PIECE_BYTES = 512; /* of each of the columns that a block prepares */
+
+/* Two warps share 16 columns where marked groups, which cost the more the more rows a warp
+   has, are not rare. */
+template <int KIND>
+struct shape {
+    static constexpr int HALVES = KIND == KG_DSV4_MXFP4 ? 2 : 1;
+    static constexpr int THREADS = 32 * COL_WARPS * HALVES;
+    static constexpr int VALUES = 32 / HALVES; /* outputs of a thread */
+};
 
 template <int KIND>
 struct plan {
@@ -62,7 +71,7 @@ struct plan {
         steps = positions * recipe<KIND>::STEPS;
         pieces = (groups + PIECE_GROUPS - 1) / PIECE_GROUPS;
         row_tiles = (m + ROWS - 1) / ROWS;
-        col_tiles = (n + COLS - 1) / COLS * WARPS;
+        col_tiles = (n + COLS - 1) / COLS * COL_WARPS;
         x_at = 0;
         w_at = x_at + (size_t)(row_tiles * steps) * 2048;
         s_at = w_at + (size_t)(col_tiles * steps) * 128;
@@ -91,7 +100,7 @@ struct plan {
 __device__ inline void find_largest(const struct gemm_args &a, int64_t tile,
                                     uint32_t largest[ROWS])
 {
-    static_assert(THREADS == 4 * ROWS, "four threads a row");
+    static_assert(32 * MAKERS == 4 * ROWS, "four threads a row");
     const int64_t row =
         min((long long)(tile * ROWS + threadIdx.x / 4), (long long)(a.m - 1));
     const int blocks = (int)(a.k / 128);
@@ -113,11 +122,11 @@ __device__ inline void find_largest(const struct gemm_args &a, int64_t tile,
     __syncthreads();
 }
 
-/* One position of one row tile, by one warp. */
+/* One position of one row tile, by one warp. `largest` is for find_largest. */
 template <int KIND>
 __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KIND> &p,
                                  unsigned char *scratch, int64_t tile, int64_t position,
-                                 const uint32_t largest[ROWS])
+                                 uint32_t largest[ROWS])
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
@@ -125,25 +134,42 @@ __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KI
     uint2 *to = (uint2 *)(scratch + p.x_at) +
                 ((tile * p.steps + position * STEPS) * 4 * 32 + lane) * 2;
     uint64_t marks = 0;
+    uint32_t codes[8][STEPS], scale[8]; /* 0 where nothing is */
 #pragma unroll
     for (int part = 0; part < 8; part++) {
         const int64_t row = tile * ROWS + part * 8 + g;
-        uint32_t sum = 0, bits = 0;
+        const bool there = row < a.m && j < p.groups;
+        scale[part] = 0;
+        if (there)
+            scale[part] = __float_as_uint(a.scales[row * (a.k / 128) + j * GROUP / 128]);
 #pragma unroll
         for (int h = 0; h < STEPS; h++) {
-            uint32_t codes = 0, x[2] = {0, 0};
-            if (row < a.m && j < p.groups) {
-                codes = kg_load_u32(a.codes + row * a.k + j * GROUP + h * 16 + q * 4);
-                const float scale = a.scales[row * (a.k / 128) + j * GROUP / 128];
-                const uint32_t factor =
-                    half_factor(__float_as_uint(scale), largest[part * 8 + g]);
-                x_halves(codes, x);
-                x[0] = kg_hmul2(x[0], factor);
-                x[1] = kg_hmul2(x[1], factor);
-            }
-            add_integers(codes, &sum, &bits);
-            to[h * 4 * 32 * 2 + part / 2 * 32 * 2 + part % 2] = make_uint2(x[0], x[1]);
+            codes[part][h] = 0;
+            if (there)
+                codes[part][h] =
+                    kg_load_u32(a.codes + row * a.k + j * GROUP + h * 16 + q * 4);
         }
+    }
+    find_largest(a, tile, largest);
+#pragma unroll
+    for (int part = 0; part < 8; part++) {
+        const uint32_t factor =
+            scale[part] != 0 ? half_factor(scale[part], largest[part * 8 + g]) : 0;
+        uint32_t look = 0;
+#pragma unroll
+        for (int h = 0; h < STEPS; h++) {
+            uint32_t x[2];
+            x_halves(codes[part][h], x);
+            look |= needs_look<GROUP>(codes[part][h]);
+            to[h * 4 * 32 * 2 + part / 2 * 32 * 2 + part % 2] =
+                make_uint2(kg_hmul2(x[0], factor), kg_hmul2(x[1], factor));
+        }
+        if (!__any_sync(KG_WARP_ALL, look != 0))
+            continue;
+        uint32_t sum = 0, bits = 0;
+#pragma unroll
+        for (int h = 0; h < STEPS; h++)
+            add_integers(codes[part][h], &sum, &bits);
         for (int distance = 1; distance <= 2; distance *= 2) {
             sum += __shfl_xor_sync(KG_WARP_ALL, sum, distance);
             bits |= __shfl_xor_sync(KG_WARP_ALL, bits, distance);
@@ -167,7 +193,7 @@ __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KI
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     const int first = piece * p.PIECE_GROUPS, groups = (int)p.groups;
     const int here = min(groups - first, p.PIECE_GROUPS);
-    static_assert(THREADS == 16 * 16, "16 threads a column");
+    static_assert(32 * MAKERS == 16 * 16, "16 threads a column");
     const int64_t col =
         min((long long)(tile * 16 + threadIdx.x / 16), (long long)(a.n - 1));
     const uint8_t *from = a.w + col * (a.k / 2) + first * (GROUP / 2);
@@ -186,12 +212,13 @@ __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KI
         min((long long)(tile * 16 + i / 2 + i % 2 * 8), (long long)(a.n - 1));
     bool fits = true;
 #pragma unroll 4
-    for (int j = first + (int)threadIdx.x / 16; j < end; j += THREADS / 16) {
+    for (int j = first + (int)threadIdx.x / 16; j < end; j += 2 * MAKERS) {
         float value = 0.0f;
         if (j < groups) {
-            const uint8_t code = a.ws[c * groups + j];
+            const uint32_t code = a.ws[c * groups + j];
             fits &= KIND == KG_DSV4_NVFP4 || e8m0_fit(code * 0x01010101u);
-            value = recipe<KIND>::scale(code, a.scale2);
+            value = KIND == KG_DSV4_NVFP4 ? half_at(kg_e4m3x2_to_half2(code)) * a.scale2
+                                          : __uint_as_float(code << 23);
         }
         s[p.position_of(j) * 16 + i] = value;
     }
@@ -201,7 +228,7 @@ __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KI
 
     uint32_t *w = (uint32_t *)(scratch + p.w_at) + tile * p.steps * 32 + lane;
 #pragma unroll 4
-    for (int step = (int)threadIdx.x / 32; step < here * STEPS; step += WARPS) {
+    for (int step = (int)threadIdx.x / 32; step < here * STEPS; step += MAKERS) {
         const int at = step * 8 + q * 2;
         w[(p.position_of(first + step / STEPS) * STEPS + step % STEPS) * 32] =
             kg_load_u16(rows[g] + at) | (uint32_t)kg_load_u16(rows[g + 8] + at) << 16;
@@ -210,7 +237,7 @@ __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KI
 
 /* Blocks 0 .. col_tiles * pieces - 1 prepare w, the others x. */
 template <int KIND>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(32 * MAKERS)
     prepare_kernel(struct gemm_args a, unsigned char *scratch)
 {
     KG_SHARED(uint4, rows, [16][(PIECE_BYTES + 16) / 16]);
@@ -223,15 +250,15 @@ __global__ void __launch_bounds__(THREADS)
         return;
     }
     uint32_t *largest = (uint32_t *)rows;
-    const unsigned i = (blockIdx.x - w_blocks) * WARPS, positions = (unsigned)p.positions;
+    const unsigned i = (blockIdx.x - w_blocks) * MAKERS,
+                   positions = (unsigned)p.positions;
     const int64_t tile = i / positions;
-    find_largest(a, tile, largest);
+    prepare_x<KIND>(a, p, scratch, tile, i % positions + threadIdx.x / 32, largest);
     if (i % positions == 0 && threadIdx.x < ROWS) {
         const uint32_t bits = largest[threadIdx.x];
         ((float *)(scratch + p.rows_at))[tile * ROWS + threadIdx.x] =
             bits == 0 ? 0.0f : row_factor(bits);
     }
-    prepare_x<KIND>(a, p, scratch, tile, i % positions + threadIdx.x / 32, largest);
 }
 
 /* A stage in shared memory: CHUNK steps of everything. */
@@ -240,8 +267,8 @@ struct stage {
     static constexpr int POSITIONS = CHUNK / recipe<KIND>::STEPS;
     static constexpr int S_CHUNKS = POSITIONS * 4; /* pieces of 16 bytes of a warp's s */
     static constexpr int W_AT = CHUNK * 2048;
-    static constexpr int S_AT = W_AT + WARPS * CHUNK * 128;
-    static constexpr int MARKS_AT = S_AT + WARPS * POSITIONS * 64;
+    static constexpr int S_AT = W_AT + COL_WARPS * CHUNK * 128;
+    static constexpr int MARKS_AT = S_AT + COL_WARPS * POSITIONS * 64;
     static constexpr int BYTES = MARKS_AT + CHUNK * 8;
 };
 
@@ -265,7 +292,7 @@ __device__ inline struct walk<KIND> walk_from(const struct plan<KIND> &p,
                                               unsigned char *shared) {
     typedef stage<KIND> S;
     const int i = threadIdx.x;
-    const int64_t col_tile = (int64_t)blockIdx.x * WARPS, row_tile = blockIdx.y;
+    const int64_t col_tile = (int64_t)blockIdx.x * COL_WARPS, row_tile = blockIdx.y;
     struct walk<KIND> k;
     k.shared = shared;
     k.left = (int)(p.steps / CHUNK);
@@ -287,15 +314,17 @@ __device__ __forceinline__ void fetch_stage(struct walk<KIND> &k, unsigned char 
 {
     typedef stage<KIND> S;
     const int i = threadIdx.x;
-    static_assert(CHUNK * 2048 == 4 * THREADS * 16 &&
-                      CHUNK * WARPS * 128 == 2 * THREADS * 16,
-                  "a thread copies four pieces of x and two of w");
+    constexpr int THREADS = shape<KIND>::THREADS, BOTH = 4 / shape<KIND>::HALVES;
+    static_assert(CHUNK * 2048 == BOTH * THREADS * 16 &&
+                      CHUNK * COL_WARPS * 128 == BOTH / 2 * THREADS * 16,
+                  "a thread copies pieces of x and half as many of w");
 #pragma unroll
-    for (int piece = 0; piece < 4; piece++)
+    for (int piece = 0; piece < BOTH; piece++)
         kg_cp_async_16(to + (piece * THREADS + i) * 16, k.x + piece * THREADS * 16);
     kg_cp_async_16(to + S::W_AT + i * 16, k.w);
-    kg_cp_async_16(to + S::W_AT + (THREADS + i) * 16, k.w_far);
-    if (i < WARPS * S::S_CHUNKS)
+    if (BOTH == 4)
+        kg_cp_async_16(to + S::W_AT + (THREADS + i) * 16, k.w_far);
+    if (i < COL_WARPS * S::S_CHUNKS)
         kg_cp_async_16(to + S::S_AT + i * 16, k.s);
     if (i < S::POSITIONS)
         kg_cp_async_8(to + S::MARKS_AT + i * 8, k.marks);
@@ -312,14 +341,15 @@ template <int KIND>
 __device__ __forceinline__ void next_stage(struct walk<KIND> &k)
 {
     typedef stage<KIND> S;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32 % COL_WARPS, lane = threadIdx.x % 32;
+    const int half = threadIdx.x / (32 * COL_WARPS);
     const unsigned char *now = k.shared + k.turn;
     kg_cp_async_wait<0>();
     __syncthreads(); /* also: everybody is done with the stage before */
-    k.x_in = now + lane * 16;
+    k.x_in = now + half * 1024 + lane * 16;
     k.w_in = now + S::W_AT + warp * CHUNK * 128 + lane * 4;
     k.s_in = now + S::S_AT + warp * S::POSITIONS * 64 + lane / 4 * 8;
-    k.marks_in = now + S::MARKS_AT;
+    k.marks_in = now + S::MARKS_AT + half * 4;
     k.turn = (uint32_t)S::BYTES - k.turn;
     if (k.left > 0)
         fetch_stage(k, k.shared + k.turn);
@@ -405,23 +435,24 @@ __device__ inline void order_limits(const uint32_t b[STEPS][2], float limits[2])
 /* The sums of a group some of whose rows may need their order. The test of fp4.h takes all
    weights for the largest; with the sums of |x * w| themselves it nearly always says no. Out of
    line: few come here. */
-template <int STEPS>
+template <int KIND>
 __device__ __noinline__ void marked_group(const uint32_t *w, const unsigned char *x,
                                           uint64_t marks, float *sums)
 {
+    constexpr int STEPS = recipe<KIND>::STEPS, VALUES = shape<KIND>::VALUES;
     const int lane = threadIdx.x % 32;
     uint32_t a[STEPS][4], nibbles[STEPS * 4];
     load_w<STEPS>(w, a);
     for (int i = 0; i < STEPS * 4; i++)
         nibbles[i] = __shfl_sync(KG_WARP_ALL, w[i / 4 * 32], (lane & ~3) | i % 4);
 #pragma unroll 1
-    for (int pair = 0; pair < 4; pair++)
+    for (int pair = 0; pair < VALUES / 8; pair++)
         multiply<STEPS>(a, x + lane * 16, pair, sums + pair * 8);
     for (int h = 0; h < STEPS; h++)
         for (int i = 0; i < 4; i++)
             a[h][i] &= 0x7fff7fffu;
 #pragma unroll 1
-    for (int part = 0; part < ROWS / 8; part++) {
+    for (int part = 0; part < VALUES / 4; part++) {
         if ((marks >> part * 8 & 0xffu) == 0)
             continue;
         uint32_t b[STEPS][2];
@@ -442,29 +473,35 @@ __device__ __noinline__ void marked_group(const uint32_t *w, const unsigned char
     }
 }
 
+/* Of the warp's rows. */
+template <int KIND>
+__device__ __forceinline__ uint64_t load_marks(const unsigned char *marks)
+{
+    return shape<KIND>::HALVES == 1 ? *(const uint64_t *)marks : *(const uint32_t *)marks;
+}
+
 /* Adds the next group of the stage to `sum`, or stores it there if it is the FIRST. MARKED:
    some group of the stage has marks. */
 template <int KIND, bool FIRST, bool MARKED>
-__device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUES])
+__device__ __forceinline__ void next_group(struct walk<KIND> &k, float *sum)
 {
-    constexpr int STEPS = recipe<KIND>::STEPS;
+    constexpr int STEPS = recipe<KIND>::STEPS, VALUES = shape<KIND>::VALUES;
     const unsigned char *x = k.x_in + k.at * 2048;
     const uint32_t *w = (const uint32_t *)(k.w_in + k.at * 128);
     const float2 s = *(const float2 *)(k.s_in + k.at / STEPS * 64);
-    const uint64_t marks =
-        MARKED ? *(const uint64_t *)(k.marks_in + k.at / STEPS * 8) : 0;
+    const uint64_t marks = MARKED ? load_marks<KIND>(k.marks_in + k.at / STEPS * 8) : 0;
     k.at = (k.at + STEPS) % CHUNK;
     float d[VALUES];
     if (marks == 0) {
         uint32_t a[STEPS][4];
         load_w<STEPS>(w, a);
 #pragma unroll
-        for (int pair = 0; pair < 4; pair++)
+        for (int pair = 0; pair < VALUES / 8; pair++)
             multiply<STEPS>(a, x, pair, d + pair * 8);
     } else {
         /* an array of its own: one whose address is passed lives in memory on both ways */
         float sums[VALUES];
-        marked_group<STEPS>(w, x - threadIdx.x % 32 * 16, marks, sums);
+        marked_group<KIND>(w, x - threadIdx.x % 32 * 16, marks, sums);
 #pragma unroll
         for (int i = 0; i < VALUES; i++)
             d[i] = sums[i];
@@ -479,8 +516,9 @@ __device__ __forceinline__ void next_group(struct walk<KIND> &k, float sum[VALUE
 /* The sum of the next N leaves of ROUNDS groups, all in one stage. */
 template <int KIND, int ROUNDS, int N, bool MARKED>
 struct leaves {
-    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float *sum)
     {
+        constexpr int VALUES = shape<KIND>::VALUES;
         float right[VALUES];
         leaves<KIND, ROUNDS, N / 2, MARKED>::next(k, sum);
         leaves<KIND, ROUNDS, N / 2, MARKED>::next(k, right);
@@ -492,7 +530,7 @@ struct leaves {
 
 template <int KIND, int ROUNDS, bool MARKED>
 struct leaves<KIND, ROUNDS, 1, MARKED> {
-    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float *sum)
     {
         next_group<KIND, true, MARKED>(k, sum);
 #pragma unroll
@@ -508,8 +546,9 @@ constexpr int STAGE_LEAVES = ROUNDS > 0 ? CHUNK / recipe<KIND>::STEPS / ROUNDS :
 /* The sum of the next N leaves of ROUNDS groups (0: of k.rounds). */
 template <int KIND, int ROUNDS, int N, bool IN_STAGE = N == STAGE_LEAVES<KIND, ROUNDS>>
 struct tree {
-    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float *sum)
     {
+        constexpr int VALUES = shape<KIND>::VALUES;
         float right[VALUES];
         tree<KIND, ROUNDS, N / 2>::next(k, sum);
         tree<KIND, ROUNDS, N / 2>::next(k, right);
@@ -521,13 +560,13 @@ struct tree {
 
 template <int KIND, int ROUNDS, int N>
 struct tree<KIND, ROUNDS, N, true> {
-    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float *sum)
     {
         constexpr int POSITIONS = stage<KIND>::POSITIONS;
         next_stage(k);
         k.at = 0; /* it is: then the compiler knows it everywhere below */
-        const uint2 marks = *(const uint2 *)(k.marks_in + threadIdx.x % POSITIONS * 8);
-        if (!__any_sync(KG_WARP_ALL, (marks.x | marks.y) != 0))
+        const uint64_t marks = load_marks<KIND>(k.marks_in + threadIdx.x % POSITIONS * 8);
+        if (!__any_sync(KG_WARP_ALL, marks != 0))
             leaves<KIND, ROUNDS, N, false>::next(k, sum);
         else
             leaves<KIND, ROUNDS, N, true>::next(k, sum);
@@ -536,7 +575,7 @@ struct tree<KIND, ROUNDS, N, true> {
 
 template <int KIND>
 struct tree<KIND, 0, 1, false> {
-    static __device__ __forceinline__ void next(struct walk<KIND> &k, float sum[VALUES])
+    static __device__ __forceinline__ void next(struct walk<KIND> &k, float *sum)
     {
         if (k.at == 0)
             next_stage(k);
@@ -564,25 +603,27 @@ __device__ inline bool block_fits(const struct gemm_args &a, const struct plan<K
         fits &= scale2_fits(a.scale2);
     } else {
         const uint32_t *of_tiles = (const uint32_t *)(scratch + p.fits_at) +
-                                   (int64_t)blockIdx.x * WARPS * p.pieces;
-        for (int i = threadIdx.x; i < WARPS * (int)p.pieces; i += THREADS)
+                                   (int64_t)blockIdx.x * COL_WARPS * p.pieces;
+        for (int i = threadIdx.x; i < COL_WARPS * (int)p.pieces;
+             i += shape<KIND>::THREADS)
             fits &= of_tiles[i] != 0;
     }
     return __syncthreads_and(fits) != 0;
 }
 
 template <int KIND, int ROUNDS>
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(shape<KIND>::THREADS, 1)
     tiles_kernel(struct gemm_args a, const unsigned char *scratch)
 {
     KG_SHARED_DYNAMIC(shared);
+    constexpr int THREADS = shape<KIND>::THREADS, VALUES = shape<KIND>::VALUES;
     const struct plan<KIND> p(a.m, a.n, a.k);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int64_t col0 = (int64_t)blockIdx.x * COLS + warp * 16;
-    const int64_t row0 = (int64_t)blockIdx.y * ROWS;
+    const int64_t col0 = (int64_t)blockIdx.x * COLS + warp % COL_WARPS * 16;
+    const int64_t row0 = (int64_t)blockIdx.y * ROWS + warp / COL_WARPS * (2 * VALUES);
 
     if (!block_fits<KIND>(a, p, scratch)) {
-        for (int i = 0; i < 16 * ROWS; i++) {
+        for (int i = 0; i < 16 * 2 * VALUES; i++) {
             const int64_t row = row0 + i / 16, col = col0 + i % 16;
             if (row >= a.m || col >= a.n)
                 continue;
@@ -636,13 +677,14 @@ int kg_dsv4_tiles(const struct gemm_args &args, void *scratch, struct CUstream_s
 {
     static_assert(LEAVES << LEVELS == KG_DSV4_PARTS, "the tree has 128 leaves");
     const struct plan<KIND> p(args.m, args.n, args.k);
-    const int64_t blocks = p.col_tiles * p.pieces + p.row_tiles * p.positions / WARPS;
+    const int64_t blocks = p.col_tiles * p.pieces + p.row_tiles * p.positions / MAKERS;
     if (blocks > 0x7fffffff || p.row_tiles * p.positions > 0x7fffffff ||
         p.row_tiles > 65535 || p.steps > 0x3fffffff)
         return KG_E_INVALID;
-    KG_TRY(KG_LAUNCH(stream, (unsigned)blocks, THREADS, 0, prepare_kernel<KIND>, args,
+    KG_TRY(KG_LAUNCH(stream, (unsigned)blocks, 32 * MAKERS, 0, prepare_kernel<KIND>, args,
                      (unsigned char *)scratch));
-    const dim3 grid((unsigned)(p.col_tiles / WARPS), (unsigned)p.row_tiles);
+    const dim3 grid((unsigned)(p.col_tiles / COL_WARPS), (unsigned)p.row_tiles);
+    constexpr int THREADS = shape<KIND>::THREADS, VALUES = shape<KIND>::VALUES;
     const size_t shared = 2 * stage<KIND>::BYTES + LEVELS * VALUES * THREADS * 4;
     const unsigned char *laid_out = (const unsigned char *)scratch;
     if (p.rounds == 1)
