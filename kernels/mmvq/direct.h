@@ -463,17 +463,19 @@ __global__ void __launch_bounds__(32 * DIRECT_WARPS)
         copy_next();
     const int64_t m = blockIdx.y; /* row of q */
     load_activations<R>(smem, p.q + m * p.in, p.d + m * units, p.s + m * units, units);
-    /* Through memory, so that the entries stay in registers: constants are moved at each use. */
-    KG_SHARED(struct direct_tables, shared_tables, [1]);
+    /* Through memory, so that the entries stay in registers: constants, and what is stored to a
+       variable of its own is one, are moved at each use. */
+    struct direct_tables *const shared_tables =
+        (struct direct_tables *)(smem + (direct_x_bytes<R>(p.in) + 127) / 128 * 128);
     if (threadIdx.x == 0)
-        shared_tables[0] = R::tables();
+        *shared_tables = R::tables();
     __syncthreads();
     const uint8_t *const x0 = smem + x_place(lane, 0), *const x1 =
                                                            smem + x_place(lane, 1);
     const float *sd = (const float *)(smem + 32 * units) + lane;
     const int *sums = (const int *)sd + units;
     const float *ss = (const float *)sums + ((int)R::SUMS != 0 ? units : 0);
-    const struct direct_tables tables = shared_tables[0];
+    const struct direct_tables tables = *shared_tables;
     const int part = lane % PARTS, lane_at = ring + lane / PARTS * F::BYTES;
 #if DIRECT_BULK
     int landed_at = 0;
