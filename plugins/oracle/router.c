@@ -11,11 +11,11 @@
  *
  *     2 (spread + 1.5 + ceil(n / 32) + 5 + 1) + (k - 1) + 1
  *
- *     with spread = |logit - max|. kg_oracle_topk_error takes spread = 20. A weight that
- *     lies lower is at most exp(-spread) of the largest, so what is left out of its bound,
- *     2 u (spread - 20) exp(-spread), is at most 2 u exp(-21) < 2^-53: the absolute term.
- *     (That holds where the largest logit is among the chosen, or no chosen one lies
- *     lower than 20 below it, as in all cells with a bias.)
+ *     with spread = |logit - max|, at most -ln(weight) or 20, whichever is more: the
+ *     exponentials of the chosen add up to 1 at least. (That holds where the largest logit
+ *     is among the chosen, or no chosen one lies lower than 20 below it, as in all cells
+ *     with a bias.) Below 2^-126 exponential and score round to 2^-149, which the division
+ *     by the sum of the weights, 2^-14 at least, makes 2^-134 at most: the absolute term.
  *
  *   sqrt-softplus: softplus within 0.51 ulp, 1.02 u, which the root halves; root 1 u.
  *     2 * 1.51 + (k - 1) + 1.
@@ -26,17 +26,13 @@
 
 enum { MAX_EXPERTS = 512 };
 
-double kg_oracle_topk_floor(bool softmax)
-{
-    return softmax ? 0x1p-53 : 0x1p-140;
-}
-
-double kg_oracle_topk_error(bool softmax, int64_t experts, int64_t k)
+double kg_oracle_topk_bound(bool softmax, int64_t experts, int64_t k, double weight)
 {
     double lanes = (double)((experts + 31) / 32);
+    double spread = weight > 0 ? fmax(20, -log(weight)) : 20;
+    double units = softmax ? 2 * (spread + 1.5 + lanes + 5 + 1) : 2 * 1.51;
 
-    return (softmax ? 2 * (20 + 1.5 + lanes + 5 + 1) : 2 * 1.51) * 0x1p-24 +
-           (double)k * 0x1p-24;
+    return (units + (double)k) * 0x1p-24 * weight + (softmax ? 0x1p-134 : 0x1p-140);
 }
 
 /* Whether key a of expert i ranks before key b of expert j. */

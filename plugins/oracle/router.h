@@ -23,8 +23,7 @@ struct kg_oracle_choice {
 void kg_oracle_topk(const float *logits, const float *bias, bool softmax, int64_t experts,
                     int64_t k, struct kg_oracle_choice *choice);
 
-/* Error of a weight: so much of itself, plus the floor. See router.c. */
-double kg_oracle_topk_error(bool softmax, int64_t experts, int64_t k);
-double kg_oracle_topk_floor(bool softmax);
+/* How far a kernel's weight may be from `weight`. See router.c. */
+double kg_oracle_topk_bound(bool softmax, int64_t experts, int64_t k, double weight);
 
 #endif
