@@ -63,13 +63,18 @@ kg_cuda_launch_overlapped(cudaStream_t stream, dim3 grid, dim3 block,
         cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), name);
 }
 
+/* Before sm_90 launches do not overlap. */
 static __device__ __forceinline__ void kg_grid_wait(void)
 {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 static __device__ __forceinline__ void kg_grid_release(void)
 {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 static __device__ __forceinline__ unsigned kg_atomic_add_acq_rel(unsigned *p, unsigned x)
 {
