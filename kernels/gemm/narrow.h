@@ -2,12 +2,15 @@
  * The int8 GEMM for up to 16 tokens: the same arithmetic and the same bits as int8.h, in a
  * form whose work per byte of weights is small, because reading them is what takes the time.
  *
- * A warp has ROWS = 16 * MI rows and all 16 tokens, so its weights are nobody else's. It copies
- * them through a ring of its own, STAGES steps of two slabs each, long runs of a row at a
- * time; only the activations, a step at a time in two buffers, are the block's, and for them
- * there is one barrier a step. What limits is the traffic of shared memory, so a thread
- * reads no word twice: with t = lane % 4, its words of a row's unit are (fragment, element
- * order in the tensor core)
+ * A warp has 16 rows and all 16 tokens, so its weights are nobody else's. They come through a
+ * ring of its own, a step of two slabs at a time: one box of a tensor map where there is TMA
+ * and rows start at multiples of 16 bytes, else cp.async. Only the activations are the
+ * block's, four steps of them; a warp says when its share of the next step has landed and waits
+ * for the others' of this one (split_barrier.h), so warps need not keep step.
+ *
+ * Issue and the traffic of shared memory limit it, so a thread reads no word of weights twice:
+ * with t = lane % 4, its words of a row's unit are (fragment, element order in the tensor
+ * core)
  *
  *   word t of the unit's codes,  word t + 4     k = 4t .., k = 16 + 4t ..
  *
@@ -503,6 +506,12 @@ struct narrow_bringers {
     }
 };
 
+/* Where token t's scale lies among 16, so that the four of a thread are side by side. */
+static __device__ inline int narrow_slot(int t)
+{
+    return (t & 6) << 1 | (t & 8) >> 2 | (t & 1);
+}
+
 /* What a thread reads of a slab: the scales of its rows, x and its address in ldmatrix, d and
    s of its tokens, and its rows (narrow_fragments). */
 struct narrow_place {
@@ -525,7 +534,7 @@ struct narrow_int8 {
         PERMUTED = (int)T::TYPE == (int)KG_TYPE_NVFP4,
         X_PITCH = 32 * UNITS + 16,
         X_BYTES = 16 * X_PITCH,
-        D_BYTES = UNITS * 34 * 4, /* [unit][two copies][token], two words between units */
+        D_BYTES = UNITS * 20 * 4, /* four words between units, for the banks */
         X_STAGE = X_BYTES + D_BYTES * (T::MINIMUM ? 2 : 1),
         A_WORDS = SLAB_UNITS * GROUPS * 16,                /* of a slab */
         B_WORDS = (T::MINIMUM ? SLAB_UNITS * 16 : 0) + 16, /* 16 for the banks */
@@ -538,7 +547,7 @@ struct narrow_int8 {
         narrow_table<T>::get(table);
     }
 
-    /* Starts the copy of one step of activations: a warp takes every so manieth token. Nothing is
+    /* Starts the copy of one step of activations: those who bring them take the tokens in turn. Nothing is
    read of a token or unit that is not there. */
     static __device__ inline void copy_x(const gemm_int8_args &g, unsigned char *x,
                                          int unit0, const narrow_bringers &by)
@@ -547,7 +556,7 @@ struct narrow_int8 {
         const int units = min((int)UNITS, g.units - unit0);
         const int u = lane % UNITS; /* scales in the first lanes, sums in the others */
         const float *const scales = (T::MINIMUM && lane >= UNITS ? g.s : g.d) + u;
-        unsigned char *const scales_to = x + (X_BYTES + lane / UNITS * D_BYTES + u * 136);
+        unsigned char *const scales_to = x + (X_BYTES + lane / UNITS * D_BYTES + u * 80);
 #pragma unroll 1
         for (int t = by.first; t < 16; t += by.count) {
             const int left = t < (int)g.m ? units : 0;
@@ -563,10 +572,9 @@ struct narrow_int8 {
             } else if (UNITS == 16 || lane < 2 * UNITS) {
                 kg_cp_async_16(to + 16 * lane, q + 16 * lane, lane / 2 < left ? 16 : 0);
             }
-            if (lane < UNITS * (T::MINIMUM ? 2 : 1)) {
-                kg_cp_async_4(scales_to + 4 * t, scales + at, u < left ? 4 : 0);
-                kg_cp_async_4(scales_to + 4 * t + 64, scales + at, u < left ? 4 : 0);
-            }
+            if (lane < UNITS * (T::MINIMUM ? 2 : 1))
+                kg_cp_async_4(scales_to + 4 * narrow_slot(t), scales + at,
+                              u < left ? 4 : 0);
         }
     }
 
@@ -591,8 +599,8 @@ struct narrow_int8 {
                     b[0][r] = tig < 2 ? b[0][r] : 0u;
                 }
             }
-            const float2 d[2] = {*(const float2 *)(at.d + u * 34),
-                                 *(const float2 *)(at.d + u * 34 + 8)};
+            const float4 dx = kg_load_float4(at.d + u * 20);
+            const float2 d[2] = {make_float2(dx.x, dx.y), make_float2(dx.z, dx.w)};
 #pragma unroll
             for (int group = 0; group < GROUPS; group++) {
                 const float2 v = *(const float2 *)(at.scales + (u * GROUPS + group) * 16);
@@ -617,10 +625,11 @@ struct narrow_int8 {
             }
             if (T::MINIMUM) {
                 const float2 m = *(const float2 *)(at.scales + A_WORDS + u * 16);
+                const float4 sx = kg_load_float4(at.d + D_BYTES / 4 + u * 20);
 #pragma unroll
                 for (int ni = 0; ni < 2; ni++) {
                     const float2 s =
-                        *(const float2 *)(at.d + D_BYTES / 4 + u * 34 + 8 * ni);
+                        ni ? make_float2(sx.z, sx.w) : make_float2(sx.x, sx.y);
                     float *to = acc[ni];
                     to[0] = fmaf(m.x, s.x, to[0]);
                     to[1] = fmaf(m.x, s.y, to[1]);
@@ -669,7 +678,7 @@ struct narrow_int8 {
         narrow_place at = {
             scales + 2 * (lane / 4),
             x + ((lane >> 4) * 8 + lane % 8) * X_PITCH + (lane >> 3 & 1) * 16,
-            (const float *)(x + X_BYTES) + lane / 16 * 16 + 2 * (lane % 4),
+            (const float *)(x + X_BYTES) + 4 * (lane % 4),
             narrow_row<S, 0>(g, stage, row0, lane / 4, slab),
             narrow_row<S, 0>(g, stage, row0, lane / 4 + 8, slab),
             stage + lane % 16 * narrow_shape<S>::pitch(0) + lane / 16 * 16,
@@ -688,7 +697,7 @@ struct narrow_int8 {
             units -= SLAB_UNITS;
             at.scales += A_WORDS + B_WORDS;
             at.x += 32 * SLAB_UNITS;
-            at.d += 34 * SLAB_UNITS;
+            at.d += 20 * SLAB_UNITS;
             at.low += S::slab_bytes(0);
             at.high += S::slab_bytes(0);
             at.matrix += S::slab_bytes(0);
