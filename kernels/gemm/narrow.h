@@ -547,8 +547,8 @@ struct narrow_int8 {
         narrow_table<T>::get(table);
     }
 
-    /* Starts the copy of one step of activations: those who bring them take the tokens in turn. Nothing is
-   read of a token or unit that is not there. */
+    /* Starts the copy of one step of activations: those who bring them take the tokens in
+       turn. Nothing is read of a token or unit that is not there. */
     static __device__ inline void copy_x(const gemm_int8_args &g, unsigned char *x,
                                          int unit0, const narrow_bringers &by)
     {
