@@ -60,10 +60,10 @@ template <class F>
 static int gemm_start_narrow(const gemm_int8_args &g, int64_t blocks, int warps,
                              struct CUstream_st *stream)
 {
-    typedef typename F::source S;
     narrow_args args = {};
     args.g = g;
 #if !defined(KG_EMU)
+    typedef typename F::source S;
     args.mapped = S::STREAMS == 1 && g.row_bytes[0] % 16 == 0 &&
                   kg_tensor_map_rows((CUtensorMap *)(void *)args.map, g.w[0],
                                      (uint64_t)g.out, (uint64_t)g.row_bytes[0],
