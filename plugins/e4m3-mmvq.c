@@ -12,6 +12,7 @@
 
 struct cell_row {
     int in, out, m, width, n, scale_kind;
+    float scale; /* of the tensor; 0: 1 */
 };
 
 static struct kg_mv_tensor made(struct kg_cell *cell, const struct cell_row *row, int out,
@@ -99,6 +100,13 @@ static void run_unaligned(struct kg_cell *cell, const void *row_)
     const struct cell_row *row = row_;
     size_t n = (size_t)(row->out * row->m), bytes = (size_t)row->in * (size_t)row->out;
     struct kg_mv_tensor w = made(cell, row, row->out, 0);
+    if (row->scale != 0) { /* and row scales that are no powers of two */
+        float *scales = kg_alloc(cell, (size_t)row->out * sizeof *scales);
+        for (int o = 0; o < row->out && w.scales; o++)
+            scales[o] = w.scales[o] * (1 + (float)o / 64);
+        w.scale = row->scale;
+        w.scales = w.scales ? scales : NULL;
+    }
     const float *x = kg_pr(cell, (size_t)(w.in * row->m), 151, 0.1f);
     struct kg_mv mv = kg_mv_open(cell, &w, 1, row->scale_kind, row->m, x);
     const float *y = kg_mv_run(&mv, "aligned", (struct kg_mv_form){0}).y[0];
@@ -174,6 +182,9 @@ static void plan(struct kg_plan *p)
         add(p, run_nan, "nan", row);
         for (row.width = 1; row.width <= 8; row.width += 7)
             add(p, run_unaligned, row.width == 1 ? "unaligned" : "unaligned-w8", row);
+        row.width = 1;
+        row.scale = -0.0173f;
+        add(p, run_unaligned, "unaligned-scaled", row);
     }
     add(p, run_single, "single",
         (struct cell_row){.in = 1056, .out = 192, .m = 5, .scale_kind = KG_SCALE_ROW});
