@@ -37,6 +37,27 @@ static void run_shape(struct kg_cell *cell, const void *row_)
     kg_mv_single(cell, &w, row->m, 101);
 }
 
+/* NVFP4 with every code of a scale but 0xFF, of which the format does not tell. 0x7F is 0. */
+static void run_scale_codes(struct kg_cell *cell, const void *row_)
+{
+    enum { IN = 1088, OUT = 34, M = 3, BLOCKS = IN / 64 * OUT };
+    struct kg_mv_tensor w = kg_mv_made(cell, KG_TYPE_NVFP4, KG_SCALE_NONE, IN, OUT, 0);
+    uint8_t *data = kg_alloc(cell, BLOCKS * 36);
+
+    (void)row_;
+    memcpy(data, w.data, BLOCKS * 36);
+    for (int i = 0; i < BLOCKS * 4; i++)
+        data[i / 4 * 36 + i % 4] = (uint8_t)(i % 255);
+    w.data = data;
+    const float *x = kg_pr(cell, IN * M, 101, 0.1f);
+    struct kg_mv mv = kg_mv_open(cell, &w, 1, KG_SCALE_NONE, M, x);
+    const float *y = kg_mv_run(&mv, "mmvq", (struct kg_mv_form){0}).y[0];
+    const float *wide = kg_mv_run(&mv, "batched", (struct kg_mv_form){.width = 8}).y[0];
+
+    kg_mv_check_bound(&mv, "bound", 0, y);
+    kg_mv_check_same(&mv, "batched.bits", 0, wide, y, M);
+}
+
 /* |sum of 32 activations| > 65504, at width 1 and 8. */
 static void run_large_sums(struct kg_cell *cell, const void *row_)
 {
@@ -277,6 +298,8 @@ static void plan(struct kg_plan *p)
         }
     for (size_t i = 0; i < kg_mv_n_types; i++)
         plan_type(p, kg_mv_types[i]);
+    kg_plan_add(p, &(struct kg_cell_spec){"mmvq.scale-codes.nvfp4", run_scale_codes, NULL,
+                                          NULL, KG_CELL_ORDERED});
     for (size_t i = 0; i < kg_mv_n_types; i++) {
         plan_bench(p, kg_mv_types[i], KG_LAYOUT_FILE, KG_SCALE_NONE);
         if (kg_mv_splits(kg_mv_types[i]))
