@@ -8,8 +8,8 @@
 
 #include "plugins/oracle/grouped.h"
 
-void kg_gemm_check_f16(struct kg_gemm *g, const char *name, const float *y,
-                       const uint16_t *mirror, const uint16_t *h)
+static void check_chain(struct kg_gemm *g, const char *name, const float *y,
+                        const uint16_t *mirror, const uint16_t *h, float least)
 {
     const int32_t offsets[] = {0, (int32_t)g->m};
     size_t n = (size_t)(g->w.out * g->m);
@@ -21,9 +21,16 @@ void kg_gemm_check_f16(struct kg_gemm *g, const char *name, const float *y,
                                                       .out = g->w.out,
                                                       .offsets = offsets,
                                                       .w = mirror,
-                                                      .x = h},
+                                                      .x = h,
+                                                      .least = least},
                           want, bound);
     kg_check_bound(g->cell, name, y, want, bound, n);
+}
+
+void kg_gemm_check_f16(struct kg_gemm *g, const char *name, const float *y,
+                       const uint16_t *mirror, const uint16_t *h)
+{
+    check_chain(g, name, y, mirror, h, 0);
 }
 
 /* A float to the nearest half, ties to even, by search in the 32768 values of its sign. */
@@ -102,6 +109,18 @@ void kg_gemm_check_f16_codes(struct kg_gemm *g, const char *name, const float *y
     kg_check_bound(g->cell, name, y, want, bound, n);
 }
 
+/* Rows of halves in the order in which the products of blocks are added: of 32 elements 0..7
+   and 16..23 by one mma, then 8..15 and 24..31. */
+static const uint16_t *in_block_order(struct kg_cell *cell, const uint16_t *from,
+                                      size_t n)
+{
+    uint16_t *to = kg_alloc(cell, n * sizeof *to);
+
+    for (size_t i = 0; i < n; i++)
+        to[i] = from[(i & ~(size_t)31) + (i % 16 / 8 * 16) + (i % 32 / 16 * 8) + i % 8];
+    return to;
+}
+
 void kg_gemm_check_f16_blocks(struct kg_gemm *g, struct kg_buf *dh,
                               const uint16_t *mirror, const uint16_t *h)
 {
@@ -115,6 +134,9 @@ void kg_gemm_check_f16_blocks(struct kg_gemm *g, struct kg_buf *dh,
                                           kg_ptr(dy), g->w.in, g->w.out, g->m,
                                           kg_stream(cell)));
     const float *y = kg_fetch(dy);
-    kg_gemm_check_f16(g, "f16-blocks.bound", y, mirror, h);
+    /* The kernel multiplies with w * 2^-7, which is a normal half from 2^-7 on. */
+    check_chain(g, "f16-blocks.bound", y,
+                in_block_order(cell, mirror, (size_t)(g->w.out * g->w.in)),
+                in_block_order(cell, h, (size_t)(g->m * g->w.in)), 0x1p-7f);
     kg_gemm_check_f16_codes(g, "f16-blocks.codes", y);
 }

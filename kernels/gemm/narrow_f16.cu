@@ -5,9 +5,12 @@
  *   w [out][in] NVFP4 blocks    h [m][in] halves    y[t][o] = sum_k w[o][k] * h[t][k]
  *
  * A weight is an E2M1 code times a UE4M3 scale: at most six significant bits. The code's bits
- * are put where a half has them, which makes 2^-14 of its value; times the scale as a half
- * that is w * 2^-14, exact from the smallest (2^-24, a subnormal half) to the largest. So the
- * products are exact up to that power of two, which the sum is multiplied by at the end. They are
+ * are put where a half has them, which makes 2^-14 of its value; times 2^7 of the scale as a
+ * half that is w * 2^-7, exact from the smallest (2^-17) to the largest. So the
+ * products are exact up to that power of two, which the sum is multiplied by at the end. Weights
+ * from 2^-7 on are normal halves then: the tensor cores align a product by its operands'
+ * exponents, and a subnormal's is that of the smallest normal half, so that it costs
+ * the sum bits that it has not. They are
  * added in f32 by mma.sync m16n8k16: units of 32 weights ascending, in each first elements
  * 0..7 of both groups of 16, then elements 8..15. Results agree with f16.cu within a bound.
  *
@@ -57,10 +60,10 @@ struct narrow_f16 {
         const narrow_nvfp4_scales from(row + 72 * part, 36, 2);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            /* a code's bits seven places up are a half, 2^8 too small */
+            /* a code's bits seven places up are a half, 2^8 too small for the scale */
             const uint32_t code =
                 __byte_perm(from.w[i / 4], 0, 0x4040u + i % 4 * 0x0101u);
-            scales[i * 16] = kg_hmul2(code << 7, 0x5c005c00u);
+            scales[i * 16] = kg_hmul2(code << 7, 0x78007800u);
         }
     }
 
@@ -134,7 +137,7 @@ struct narrow_f16 {
     {
         for (int ni = 0; ni < 2; ni++)
             for (int i = 0; i < 4; i++)
-                acc[ni][i] *= 0x1p14f;
+                acc[ni][i] *= 0x1p7f;
     }
 };
 
