@@ -299,17 +299,17 @@ static __global__ void
         kg_grid_wait();
     /* The queries first: behind the tiles they would wait for all of them. */
     constexpr int PARTS = HG * HD / 32, OWN = (PARTS + WARPS - 1) / WARPS;
-    float x[OWN];
+    float own_q[OWN];
     for (int i = 0; i < OWN; i++) {
         const int part = warp + i * WARPS;
-        x[i] = part < heads * (HD / 32) ? p.q[index0 * HD + 32 * part + lane] : 0.0f;
+        own_q[i] = part < heads * (HD / 32) ? p.q[index0 * HD + 32 * part + lane] : 0.0f;
     }
     if (DEEP)
         for (int i = 0; i < STAGES - 1; i++)
             copy_next();
     for (int i = 0; i < OWN; i++)
         if (PARTS % WARPS == 0 || warp + i * WARPS < PARTS)
-            store_queries<HD, HG>(queries, warp + i * WARPS, x[i]);
+            store_queries<HD, HG>(queries, warp + i * WARPS, own_q[i]);
     __syncthreads();
     struct query_codes<HD, HG> q;
     take_queries<HD, HG>(queries, p.scale, q);
