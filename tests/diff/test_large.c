@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CELLS = 20000, SECTIONS = 40, TRIES = 3 };
+enum { CELLS = 20000, SECTIONS = 40, TRIES = 12 };
 #define MOST_SECONDS 0.5
 #define MOST_KIB (200 * 1024)
 #define MOST_MARKDOWN 60000
@@ -101,8 +101,10 @@ static int check(const char *kgate, const char *format, bool limits)
     double best = 1e9, seconds = 0;
     long kib = 0;
     struct stat info;
-    for (int i = 0; i < TRIES && best > MOST_SECONDS;
-         i++) { /* others use the machine too */
+    for (int i = 0; i < TRIES && best > MOST_SECONDS; i++) {
+        /* Others use the machine too, and take caches and turns from it for a while. */
+        if (i > 0)
+            usleep(500000);
         int status = run(kgate, format, &seconds, &kib);
         if (status != 1) {
             printf("not ok %s: exit status %d, not 1\n", format, status);
