@@ -76,13 +76,35 @@ static void run_large_sums(struct kg_cell *cell, const void *row_)
     kg_mv_check_same(&mv, "batched.bits", 0, wide, y, row->m);
 }
 
+/* The product of all rows of the tensor but the first, from where they are. */
+static const float *run_part(struct kg_cell *cell, struct kg_mv *mv,
+                             const struct cell_row *row, const char *arm,
+                             const char *output, float scale, int width)
+{
+    size_t skip = kg_row_bytes(row->type, row->in);
+    int64_t out = row->out - 1;
+    struct kg_buf *dy = kg_output(cell, output, (size_t)(out * row->m) * sizeof(float));
+
+    KG_ARM(cell, arm, NULL,
+           KG_OPS(cell, mmvq, product)(row->type, KG_LAYOUT_FILE, KG_SCALE_NONE,
+                                       (struct kg_mmvq_tensor[]){
+                                           {.w = (uint8_t *)kg_ptr(mv->dw[0]) + skip,
+                                            .y = kg_ptr(dy),
+                                            .out = out,
+                                            .scale = scale}
+    },
+                                       1, kg_ptr(mv->dq), kg_ptr(mv->dd), kg_ptr(mv->ds),
+                                       mv->in, mv->m, width, kg_stream(cell)));
+    return kg_fetch(dy);
+}
+
 /* All rows but the first, from where they are: the same bits as the whole tensor's, whichever
    kernel the alignment selects. */
 static void run_unaligned(struct kg_cell *cell, const void *row_)
 {
     const struct cell_row *row = row_;
     int64_t out = row->out - 1;
-    size_t skip = kg_row_bytes(row->type, row->in), n = (size_t)(out * row->m);
+    size_t n = (size_t)(out * row->m);
     struct kg_mv_tensor w =
         kg_mv_made(cell, row->type, KG_SCALE_NONE, row->in, row->out, 0);
     const float *x = kg_pr(cell, (size_t)row->in * (size_t)row->m, 101, 0.1f);
@@ -94,18 +116,9 @@ static void run_unaligned(struct kg_cell *cell, const void *row_)
         memcpy(want + r * out, all + r * row->out + 1, (size_t)out * sizeof *want);
     kg_mv_check_bound(&mv, "bound", 0, all);
     for (int width = 1; width <= 2; width++) {
-        struct kg_buf *dy = kg_output(cell, "y-part", n * sizeof *want);
-        KG_ARM(cell, width == 1 ? "part" : "part-batched", NULL,
-               KG_OPS(cell, mmvq, product)(row->type, KG_LAYOUT_FILE, KG_SCALE_NONE,
-                                           (struct kg_mmvq_tensor[]){
-                                               {.w = (uint8_t *)kg_ptr(mv.dw[0]) + skip,
-                                                .y = kg_ptr(dy),
-                                                .out = out,
-                                                .scale = 1}
-        },
-                                           1, kg_ptr(mv.dq), kg_ptr(mv.dd), kg_ptr(mv.ds),
-                                           mv.in, mv.m, width, kg_stream(cell)));
-        kg_check_exact(cell, width == 1 ? "bits" : "batched.bits", kg_fetch(dy), want, n,
+        const float *y = run_part(cell, &mv, row, width == 1 ? "part" : "part-batched",
+                                  "y-part", 1, width);
+        kg_check_exact(cell, width == 1 ? "bits" : "batched.bits", y, want, n,
                        sizeof *want);
     }
 }
@@ -116,7 +129,7 @@ static void run_unaligned_scaled(struct kg_cell *cell, const void *row_)
     static const float scales[] = {1, 0.37f};
     const struct cell_row *row = row_;
     int64_t out = row->out - 1;
-    size_t skip = kg_row_bytes(row->type, row->in), n = (size_t)(out * row->m);
+    size_t n = (size_t)(out * row->m);
     struct kg_mv_tensor w =
         kg_mv_made(cell, row->type, KG_SCALE_NONE, row->in, row->out, 0);
     const float *x = kg_pr(cell, (size_t)row->in * (size_t)row->m, 101, 0.1f);
@@ -125,18 +138,8 @@ static void run_unaligned_scaled(struct kg_cell *cell, const void *row_)
     float *want = kg_alloc(cell, n * sizeof *want);
 
     for (int i = 0; i < 2; i++) {
-        struct kg_buf *dy = kg_output(cell, i ? "y-scaled" : "y", n * sizeof *want);
-        KG_ARM(cell, i ? "scaled" : "part", NULL,
-               KG_OPS(cell, mmvq, product)(row->type, KG_LAYOUT_FILE, KG_SCALE_NONE,
-                                           (struct kg_mmvq_tensor[]){
-                                               {.w = (uint8_t *)kg_ptr(mv.dw[0]) + skip,
-                                                .y = kg_ptr(dy),
-                                                .out = out,
-                                                .scale = scales[i]}
-        },
-                                           1, kg_ptr(mv.dq), kg_ptr(mv.dd), kg_ptr(mv.ds),
-                                           mv.in, mv.m, 1, kg_stream(cell)));
-        y[i] = kg_fetch(dy);
+        y[i] = run_part(cell, &mv, row, i ? "scaled" : "part", i ? "y-scaled" : "y",
+                        scales[i], 1);
     }
     for (size_t i = 0; i < n; i++)
         want[i] = y[0][i] * scales[1];
