@@ -16,6 +16,10 @@
 
 #include "device.h"
 
+#if !defined(KG_EMU)
+#include "sm90.h"
+#endif
+
 #if defined(__CUDACC__)
 #define KG_GRID_CONSTANT __grid_constant__
 #else
@@ -35,11 +39,8 @@ static __device__ __forceinline__ void kg_split_init(uint64_t *barrier, int n,
 #if KG_SPLIT_BARRIER
     if (threadIdx.x == 0) {
         for (int i = 0; i < n; i++)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
-                             kg_shared_address(barrier + i)),
-                         "r"(arrivals)
-                         : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            kg_mbarrier_init(barrier + i, arrivals);
+        kg_mbarrier_init_fence();
     }
 #else
     (void)barrier, (void)n, (void)arrivals;
@@ -49,9 +50,7 @@ static __device__ __forceinline__ void kg_split_init(uint64_t *barrier, int n,
 static __device__ __forceinline__ void kg_split_arrive(uint64_t *barrier)
 {
 #if KG_SPLIT_BARRIER
-    asm volatile(
-        "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(kg_shared_address(barrier))
-        : "memory");
+    kg_mbarrier_arrive(barrier);
 #else
     (void)barrier;
 #endif
@@ -60,17 +59,7 @@ static __device__ __forceinline__ void kg_split_arrive(uint64_t *barrier)
 static __device__ __forceinline__ void kg_split_wait(uint64_t *barrier, uint32_t parity)
 {
 #if KG_SPLIT_BARRIER
-    uint32_t done;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n"
-                     "}"
-                     : "=r"(done)
-                     : "r"(kg_shared_address(barrier)), "r"(parity)
-                     : "memory");
-    } while (!done);
+    kg_mbarrier_wait(barrier, parity);
 #else
     (void)barrier, (void)parity;
     __syncthreads();
@@ -81,10 +70,7 @@ static __device__ __forceinline__ void kg_split_wait(uint64_t *barrier, uint32_t
 /* One arrival; the phase then also waits for `bytes` of copies. */
 static __device__ __forceinline__ void kg_split_expect(uint64_t *barrier, uint32_t bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     kg_shared_address(barrier)),
-                 "r"(bytes)
-                 : "memory");
+    kg_mbarrier_expect(barrier, bytes);
 }
 
 /* The box at (x, y) of a tensor map to shared memory (a multiple of 128), by one thread. The
@@ -92,11 +78,7 @@ static __device__ __forceinline__ void kg_split_expect(uint64_t *barrier, uint32
 static __device__ __forceinline__ void kg_split_load_box(void *shared, const void *map,
                                                          int x, int y, uint64_t *barrier)
 {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%2, %3}], [%4];" ::"r"(kg_shared_address(shared)),
-        "l"((uint64_t)map), "r"(x), "r"(y), "r"(kg_shared_address(barrier))
-        : "memory");
+    kg_tma_load_2d(shared, (const CUtensorMap *)map, x, y, barrier);
 }
 #endif
 
