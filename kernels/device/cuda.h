@@ -19,10 +19,17 @@ int kg_cuda_check(cudaError_t error, const char *what);
 
 /* The kernel is the first of the variable arguments, so that it may stand alone. */
 #define KG_LAUNCH(stream, grid, block, dynamic_bytes, ...)                               \
-    kg_cuda_launch(stream, grid, block, dynamic_bytes, #__VA_ARGS__, __VA_ARGS__)
+    KG_LAUNCH_WITH(stream, 1, false, grid, block, dynamic_bytes, __VA_ARGS__)
+
+/* In clusters of `cluster` blocks that are neighbours in x (1: none; multicast.h); if
+   overlapped, the start may overlap the end of the launch before it (overlap.h). */
+#define KG_LAUNCH_WITH(stream, cluster, overlapped, grid, block, dynamic_bytes, ...)     \
+    kg_cuda_launch(stream, cluster, overlapped, grid, block, dynamic_bytes,              \
+                   #__VA_ARGS__, __VA_ARGS__)
 
 template <typename... P, typename... A>
-[[nodiscard]] static inline int kg_cuda_launch(cudaStream_t stream, dim3 grid, dim3 block,
+[[nodiscard]] static inline int kg_cuda_launch(cudaStream_t stream, unsigned cluster,
+                                               bool overlapped, dim3 grid, dim3 block,
                                                size_t dynamic_bytes, const char *name,
                                                void (*kernel)(P...), A... arguments)
 {
@@ -33,8 +40,27 @@ template <typename... P, typename... A>
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)dynamic_bytes),
             name));
-    kernel<<<grid, block, dynamic_bytes, stream>>>(static_cast<P>(arguments)...);
-    return kg_cuda_check(cudaGetLastError(), name);
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = dynamic_bytes;
+    config.stream = stream;
+    config.attrs = attributes;
+    if (cluster > 1) {
+        cudaLaunchAttribute &a = attributes[config.numAttrs++];
+        a.id = cudaLaunchAttributeClusterDimension;
+        a.val.clusterDim.x = cluster;
+        a.val.clusterDim.y = 1;
+        a.val.clusterDim.z = 1;
+    }
+    if (overlapped) {
+        cudaLaunchAttribute &a = attributes[config.numAttrs++];
+        a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a.val.programmaticStreamSerializationAllowed = 1;
+    }
+    return kg_cuda_check(
+        cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), name);
 }
 
 #endif

@@ -10,6 +10,7 @@
  *   KG_SHARED_DYNAMIC(name)       `unsigned char *name`: dynamic shared memory, aligned to 128
  *   KG_LAUNCH(stream, grid, block, dynamic_bytes, kernel, args...)   launches, returns a
  *                                 kg_status; a kernel name with commas goes in parentheses
+ *   KG_LAUNCH_WITH(...)           the same in clusters, or overlapped: multicast.h, overlap.h
  *   number.h                      half, bf16, e4m3, ue4m3, e8m0, e2m1
  *   memory.h                      unaligned loads, cp.async
  *   mma.h                         ldmatrix, mma.sync

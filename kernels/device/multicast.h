@@ -1,7 +1,7 @@
 /*
  * device/multicast.h: bytes of global memory for the shared memory of several blocks.
  *
- * A kernel launched by KG_LAUNCH_CLUSTERS runs in clusters of blocks that are neighbours in x;
+ * A kernel launched by KG_LAUNCH_WITH may run in clusters of blocks that are neighbours in x;
  * grid.x is a multiple of their number. Each block takes its part of the copies, and every
  * block gets all of them, at the same place. Once a launch:
  *
@@ -18,41 +18,6 @@
 #define KG_DEVICE_MULTICAST_H
 
 #include "device.h"
-
-#if defined(KG_EMU)
-#define KG_LAUNCH_CLUSTERS(stream, blocks, grid, block, bytes, ...)                      \
-    ((void)(blocks), KG_LAUNCH(stream, grid, block, bytes, __VA_ARGS__))
-#else
-#define KG_LAUNCH_CLUSTERS(stream, blocks, grid, block, bytes, ...)                      \
-    kg_cuda_launch_clusters(stream, blocks, grid, block, bytes, #__VA_ARGS__, __VA_ARGS__)
-
-template <typename... P, typename... A>
-[[nodiscard]] static inline int
-kg_cuda_launch_clusters(cudaStream_t stream, unsigned blocks, dim3 grid, dim3 block,
-                        size_t dynamic_bytes, const char *name, void (*kernel)(P...),
-                        A... arguments)
-{
-    static_assert(sizeof...(P) == sizeof...(A), "wrong number of kernel arguments");
-    KG_TRY(kg_cuda_check(cudaFuncSetAttribute(kernel,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              (int)dynamic_bytes),
-                         name));
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = blocks;
-    cluster.val.clusterDim.y = 1;
-    cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.dynamicSmemBytes = dynamic_bytes;
-    config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    return kg_cuda_check(
-        cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), name);
-}
-#endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 

@@ -1,11 +1,19 @@
 /*
  * device/overlap.h: a launch whose start overlaps the end of the launch before it.
  *
- * KG_LAUNCH_OVERLAPPED is KG_LAUNCH for kernels that call kg_grid_wait() before their first
- * access to global memory: their blocks may be placed as soon as those of the launch before
- * them have all called kg_grid_release() or ended, and kg_grid_wait() returns when that
- * launch is complete and its writes are visible. On the emulated device launches run one
- * after the other, and both do nothing.
+ * KG_LAUNCH_OVERLAPPED is KG_LAUNCH for kernels that call kg_grid_wait(): their blocks may be
+ * placed as soon as those of the launch before them have all called kg_grid_release() or
+ * ended, and kg_grid_wait() returns when that launch is complete and its writes are visible.
+ * On the emulated device launches run one after the other, and both do nothing.
+ *
+ *   - Every thread waits, also one that has nothing to do: who waits for this launch
+ *     waits for the ones before it.
+ *   - Before it has waited, a kernel may read weights and their scales, which are constants
+ *     of a model, and nothing else of global memory. So what writes the weights must be
+ *     complete before a launch that reads them is made: by an event, a copy or a plain launch
+ *     between them.
+ *   - A kernel releases after it has waited; then no more than two launches are under way.
+ *     (Decode attention releases first: it reads nothing before it has waited.)
  *
  * kg_atomic_add_acq_rel is atomicAdd on memory of the device that also orders: what the
  * block wrote before the barrier that this thread came from is visible to whoever sees the
@@ -16,9 +24,10 @@
 
 #include "kernels/device/device.h"
 
-#if defined(KG_EMU)
+#define KG_LAUNCH_OVERLAPPED(stream, grid, block, dynamic_bytes, ...)                    \
+    KG_LAUNCH_WITH(stream, 1, true, grid, block, dynamic_bytes, __VA_ARGS__)
 
-#define KG_LAUNCH_OVERLAPPED KG_LAUNCH
+#if defined(KG_EMU)
 
 static inline void kg_grid_wait(void)
 {
@@ -32,36 +41,6 @@ static inline unsigned kg_atomic_add_acq_rel(unsigned *p, unsigned x)
 }
 
 #else
-
-#define KG_LAUNCH_OVERLAPPED(stream, grid, block, dynamic_bytes, ...)                    \
-    kg_cuda_launch_overlapped(stream, grid, block, dynamic_bytes, #__VA_ARGS__,          \
-                              __VA_ARGS__)
-
-template <typename... P, typename... A>
-[[nodiscard]] static inline int
-kg_cuda_launch_overlapped(cudaStream_t stream, dim3 grid, dim3 block,
-                          size_t dynamic_bytes, const char *name, void (*kernel)(P...),
-                          A... arguments)
-{
-    static_assert(sizeof...(P) == sizeof...(A), "wrong number of kernel arguments");
-    cudaLaunchAttribute attribute = {};
-    cudaLaunchConfig_t config = {};
-    if (dynamic_bytes > 48 * 1024)
-        KG_TRY(kg_cuda_check(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)dynamic_bytes),
-            name));
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.dynamicSmemBytes = dynamic_bytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    return kg_cuda_check(
-        cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), name);
-}
 
 /* Before sm_90 launches do not overlap. */
 static __device__ __forceinline__ void kg_grid_wait(void)

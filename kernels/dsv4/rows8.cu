@@ -393,8 +393,8 @@ int kg_dsv4_rows8(const struct gemm_args &args, struct CUstream_st *stream)
     /* a cluster costs as much time as half of the rows */
     const bool together = args.k <= 2 * round && args.k % round == 0 &&
                           args.m > ROWS / 2 && grid.x % CLUSTER == 0;
-    return KG_LAUNCH_CLUSTERS(stream, together ? CLUSTER : 1, grid, THREADS,
-                              (size_t)l.bytes, kernel, args);
+    return KG_LAUNCH_WITH(stream, together ? CLUSTER : 1, false, grid, THREADS,
+                          (size_t)l.bytes, kernel, args);
 }
 
 template int kg_dsv4_rows8<KG_DSV4_NVFP4>(const struct gemm_args &, struct CUstream_st *);

@@ -86,6 +86,11 @@ int kg_emu_launch(dim3 grid, dim3 block, size_t dynamic_bytes, const char *kerne
 #define KG_LAUNCH(stream, grid, block, dynamic_bytes, ...)                               \
     kg_emu_launch_call(stream, grid, block, dynamic_bytes, #__VA_ARGS__, __VA_ARGS__)
 
+/* A cluster is one block, and launches run one after the other. */
+#define KG_LAUNCH_WITH(stream, cluster, overlapped, grid, block, dynamic_bytes, ...)     \
+    ((void)(cluster), (void)(overlapped),                                                \
+     KG_LAUNCH(stream, grid, block, dynamic_bytes, __VA_ARGS__))
+
 struct CUstream_st;
 
 /* The arguments are converted to the kernel's parameter types once, as CUDA does. */
