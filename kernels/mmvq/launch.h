@@ -65,9 +65,10 @@ extern const struct product_row product_rows_kquant[5];
 extern const struct product_row product_rows_split[4];
 extern const struct product_row product_row_e4m3;
 
-/* One tensor in KG_LAYOUT_FILE, each row of q alone; KG_E_UNSUPPORTED, and nothing done, where
-   another must take it: long rows, many rows, other types. */
-int kg_mmvq_direct(int type, const struct product_args &a, struct CUstream_st *stream);
+/* One tensor, each row of q alone; KG_E_UNSUPPORTED, and nothing done, where another must take
+   it: long rows, many rows, other types, planes whose rows do not start at multiples of 16. */
+int kg_mmvq_direct(int type, int layout, const struct product_args &a,
+                   struct CUstream_st *stream);
 /* Forms that product_tile.cu lists; KG_E_UNSUPPORTED, and nothing done, for others. */
 int kg_mmvq_tile(int type, int layout, const struct product_args &a, int n_tensors,
                  struct CUstream_st *stream);

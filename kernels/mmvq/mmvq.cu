@@ -113,8 +113,8 @@ static int kg_mmvq_product(int type, int layout, int scale_kind,
         return KG_OK;
     }
     int rc = KG_E_UNSUPPORTED;
-    if (n == 1 && (width == 1 || m == 1) && layout == KG_LAYOUT_FILE)
-        rc = kg_mmvq_direct(type, a, stream);
+    if (n == 1 && (width == 1 || m == 1))
+        rc = kg_mmvq_direct(type, layout, a, stream);
     if (rc == KG_E_UNSUPPORTED)
         rc = kg_mmvq_tile(type, layout, a, n, stream);
     if (rc != KG_E_UNSUPPORTED)

@@ -1,9 +1,9 @@
 /*
- * The direct product (direct.h) of the block types in their files' layout, one tensor. The
- * shape of each type's stages and the warps that share a multiprocessor are those that
- * measured best on an H200 at 8192 -> 28672.
+ * The direct product (direct.h) of the block types, one tensor. The shape of each form's stages
+ * and the warps that share a multiprocessor are those that measured best on an H200 at
+ * 8192 -> 28672.
  */
-#include "kernels/mmvq/direct.h"
+#include "kernels/mmvq/direct_lanes.h"
 #include "kernels/mmvq/launch.h"
 
 /* Shared memory of a multiprocessor, of which the system takes 1 KiB for each block; the mbarriers
@@ -12,55 +12,77 @@
 #define DIRECT_BLOCKS                                                                    \
     132u /* one on each multiprocessor of the largest chip of this kind */
 
-struct direct_row {
-    int type;
+struct direct_form {
+    int type, layout;
     int (*run)(const struct direct_args &, unsigned m, struct CUstream_st *);
 };
 
-/* As many warps, of WARPS, as there is room for. */
-template <class R, int UNITS, int STAGES, int ROWS, int WARPS>
-static int run_direct(const struct direct_args &p, unsigned m, struct CUstream_st *stream)
+/* Whether each row starts, in all planes, at a multiple of 16 bytes. */
+template <class R>
+static bool rows_are_even(int in)
 {
-    static_assert(direct_stage<R, UNITS>::bytes % 16 == 0 && WARPS <= DIRECT_WARPS,
-                  "bulk copies");
-    int warps = WARPS;
-    while (direct_shared<R, UNITS, STAGES, ROWS>(p.in, warps) + 2048 > DIRECT_SHARED)
-        if (--warps < 4)
-            return KG_E_UNSUPPORTED;
-    const int bytes = direct_shared<R, UNITS, STAGES, ROWS>(p.in, warps);
-    const unsigned all = grid_blocks(p.out, warps * ROWS);
-    const dim3 grid(all < DIRECT_BLOCKS ? all : DIRECT_BLOCKS, m);
-#if !defined(KG_EMU)
-    if (p.in / R::F::BLOCK * R::F::BYTES % 16 == 0)
-        return KG_LAUNCH(stream, grid, 32 * warps, bytes,
-                         (direct_kernel<R, UNITS, STAGES, ROWS, true>), p);
-#endif
-    return KG_LAUNCH(stream, grid, 32 * warps, bytes,
-                     (direct_kernel<R, UNITS, STAGES, ROWS, false>), p);
+    for (int i = 0; i < R::PLANES; i++)
+        if (in / R::F::BLOCK * R::field(i) % 16 != 0)
+            return false;
+    return true;
 }
 
-/* UNITS, STAGES, ROWS of direct.h, warps in a block. */
-static const struct direct_row rows[] = {
-    {KG_TYPE_Q4_0,   run_direct<direct_q4_0,   4, 2, 2, 16>},
-    {KG_TYPE_Q8_0,   run_direct<direct_q8_0,   4, 3, 1, 16>},
-    {KG_TYPE_Q3_K,   run_direct<direct_q3_k,   4, 2, 2, 16>},
-    {KG_TYPE_Q4_K,   run_direct<direct_q4_k,   4, 2, 2, 16>},
-    {KG_TYPE_Q5_K,   run_direct<direct_q5_k,   4, 2, 2, 16>},
-    {KG_TYPE_Q6_K,   run_direct<direct_q6_k,   4, 2, 2, 16>},
-    {KG_TYPE_IQ4_XS, run_direct<direct_iq4_xs, 8, 2, 1, 16>},
-    {KG_TYPE_NVFP4,  run_direct<direct_nvfp4,  4, 3, 1, 16>},
-    {KG_TYPE_MXFP4,  run_direct<direct_mxfp4,  4, 3, 1, 16>},
+/* As many warps as there is room for, at most DIRECT_WARPS, and no more than are busy for all
+   rounds of the rows. */
+template <class W, int STAGES>
+static int run_direct(const struct direct_args &p, unsigned m, struct CUstream_st *stream)
+{
+    static_assert(direct_stage<typename W::R, W::UNITS>::even(), "bulk copies");
+    const bool even = rows_are_even<typename W::R>(p.in);
+    if (!even && W::R::PLANES > 1)
+        return KG_E_UNSUPPORTED;
+    int warps = DIRECT_WARPS;
+    while (direct_shared<W, STAGES>(p.in, warps) + 2048 > DIRECT_SHARED)
+        if (--warps < 4)
+            return KG_E_UNSUPPORTED;
+    const unsigned all = grid_blocks(p.out, W::ROWS);
+    const unsigned each = grid_blocks(all, DIRECT_BLOCKS);
+    const unsigned rounds = grid_blocks(each, warps);
+    warps = (int)grid_blocks(each, rounds);
+    const int bytes = direct_shared<W, STAGES>(p.in, warps);
+    const dim3 grid(all < DIRECT_BLOCKS ? all : DIRECT_BLOCKS, m);
+#if !defined(KG_EMU)
+    if (even)
+        return KG_LAUNCH_OVERLAPPED(stream, grid, 32 * warps, bytes,
+                                    (direct_kernel<W, STAGES, true>), p);
+#endif
+    return KG_LAUNCH_OVERLAPPED(stream, grid, 32 * warps, bytes,
+                                (direct_kernel<W, STAGES, false>), p);
+}
+
+#define FORM(layout, reader, units, stages, rows)                                        \
+    {                                                                                    \
+        reader::F::TYPE, layout, run_direct<direct_lanes<reader, units, rows>, stages>   \
+    }
+
+/* Units a lane of a stage, stages, rows of a warp. */
+static const struct direct_form forms[] = {
+    FORM(KG_LAYOUT_FILE, direct_q4_0, 4, 2, 2),
+    FORM(KG_LAYOUT_FILE, direct_q8_0, 4, 3, 1),
+    FORM(KG_LAYOUT_FILE, direct_q3_k, 4, 2, 2),
+    FORM(KG_LAYOUT_FILE, direct_q4_k, 4, 2, 2),
+    FORM(KG_LAYOUT_FILE, direct_q5_k, 4, 2, 2),
+    FORM(KG_LAYOUT_FILE, direct_q6_k, 4, 2, 2),
+    FORM(KG_LAYOUT_FILE, direct_iq4_xs, 8, 2, 1),
+    FORM(KG_LAYOUT_FILE, direct_nvfp4, 4, 3, 1),
+    FORM(KG_LAYOUT_FILE, direct_mxfp4, 4, 3, 1),
 };
 
-int kg_mmvq_direct(int type, const struct product_args &a, struct CUstream_st *stream)
+int kg_mmvq_direct(int type, int layout, const struct product_args &a,
+                   struct CUstream_st *stream)
 {
     const struct product_tensor &t = a.tensor[0];
     if (a.m > 65535 || a.in > 32768 || t.out > 1 << 24 ||
         t.out * (a.in / KG_UNIT) > INT64_C(1) << 40)
         return KG_E_UNSUPPORTED;
     const struct direct_args p = {t.w, a.q, a.d, a.s, t.y, t.out, (int)a.in, t.scale};
-    for (const struct direct_row &r : rows)
-        if (r.type == type)
-            return r.run(p, (unsigned)a.m, stream);
+    for (const struct direct_form &f : forms)
+        if (f.type == type && f.layout == layout)
+            return f.run(p, (unsigned)a.m, stream);
     return KG_E_UNSUPPORTED;
 }

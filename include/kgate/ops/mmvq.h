@@ -34,6 +34,10 @@
  * 4; w of KG_LAYOUT_SPLIT 16, of KG_LAYOUT_FILE what the block size is a multiple of (16 at most;
  * F8_E4M3: 1). Where w is aligned to 16 bytes (as memory from the device is) the fast kernel runs,
  * otherwise a plain one with the same bits. in is a multiple of the block (32 for F8_E4M3).
+ *
+ * Weights and their scales are constants: a product may read them while the launches before it
+ * on the stream still run. What writes them (split, for one) must be complete before the product
+ * is launched; q, d, s and y are in the order of the stream.
  */
 #ifndef KGATE_OPS_MMVQ_H
 #define KGATE_OPS_MMVQ_H
