@@ -1,5 +1,5 @@
 /*
- * device/bits.h: byte selection with signs, and values whose origin the compiler shall not see.
+ * device/bits.h: byte selection with signs, a dot product of mixed signs, and values whose origin the compiler shall not see.
  */
 #ifndef KG_DEVICE_BITS_H
 #define KG_DEVICE_BITS_H
@@ -25,6 +25,20 @@ static __device__ __forceinline__ uint32_t kg_permute_signed(uint32_t x, uint32_
         r |= (s & 8u ? (byte & 128u ? 255u : 0u) : byte) << 8 * i;
     }
     return r;
+#endif
+}
+
+/* c plus the dot of four unsigned bytes of a with four signed ones of b. */
+static __device__ __forceinline__ int kg_dp4a_us(uint32_t a, uint32_t b, int c)
+{
+#if defined(__CUDA_ARCH__)
+    int r;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+#else
+    for (int i = 0; i < 4; i++)
+        c += (int)(a >> 8 * i & 255u) * (int)(int8_t)(b >> 8 * i);
+    return c;
 #endif
 }
 

@@ -81,9 +81,10 @@ struct direct_lanes {
                 int sum[2] = {};
                 for (int i = 0; i < 8; i++)
                     sum[i / 4] = __dp4a((int)x[i], 0x01010101, sum[i / 4]);
-                to_sums[u] = R::SUMS == 1 ? sum[0] + sum[1]
-                                          : (int)((uint32_t)sum[1] << 16 |
-                                                  ((uint32_t)sum[0] & 0xffffu));
+                to_sums[u] =
+                    R::SUMS == 1
+                        ? sum[0] + sum[1]
+                        : (int)((uint32_t)sum[1] << 16 | ((uint32_t)sum[0] & 0xffffu));
             }
             if (F::MINIMUM)
                 to_s[u] = s[u];

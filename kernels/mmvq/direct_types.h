@@ -123,30 +123,6 @@ struct direct_q8_0 {
     }
 };
 
-struct direct_q3_k {
-    DIRECT(fmt_q3_k, ORDER_PLAIN, 2);
-    NO_TABLE
-    DOTS
-    {
-        UNUSED;
-        uint32_t c[8], h[8];
-        words_any<8>(smem, at[0] + 32 * (part >> 2), off[0] + 32, 2 * (part & 3), c);
-        words_any<8>(smem, at[0], off[0], part - 2, h);
-        for (int i = 0; i < 8; i++)
-            c[i] = (c[i] & 0x03030303u) | (h[i] & 0x04040404u);
-        dot[0] = dot4(c, x, -4 * (int)(int16_t)sum);
-        dot[1] = dot4(c + 4, x + 4, -4 * (sum >> 16));
-        /* Scales 2 part, 2 part + 1: nibbles of bytes 2 part % 8, .., two bits on top. */
-        const uint32_t low = kg_load_u16(p + 96 + 2 * (part & 3));
-        const uint32_t high = kg_load_u16(p + 104 + 2 * (part & 1));
-        const uint32_t sc =
-            (low >> 4 * (part >> 2) & 0x0f0fu) | (high >> 2 * (part >> 1) & 0x0303u) << 4;
-        const float d = load_half(p + 108);
-        a[0] = d * (float)((int)(sc & 255u) - 32);
-        a[1] = d * (float)((int)(sc >> 8) - 32);
-    }
-};
-
 /* Scale and minimum of Q4_K and Q5_K from the block's first 16 bytes. */
 static __device__ __forceinline__ void direct_scales(const uint8_t *p, int part,
                                                      float a[2], float *b)
@@ -214,8 +190,8 @@ struct direct_q6_k {
         UNUSED;
         const int half = part >> 2, quarter = part & 3;
         uint32_t c[8], h[8];
-        words_any<8>(smem, at[0] + 64 * half + 32 * (quarter & 1), off[0], 4 * (quarter >> 1),
-                     c);
+        words_any<8>(smem, at[0] + 64 * half + 32 * (quarter & 1), off[0],
+                     4 * (quarter >> 1), c);
         words_any<8>(smem, at[0] + 32 * half, off[0] + 128, 2 * quarter - 4, h);
         for (int i = 0; i < 8; i++)
             c[i] = (c[i] & 0x0f0f0f0fu) | (h[i] & 0x30303030u);

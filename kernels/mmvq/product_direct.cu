@@ -4,6 +4,7 @@
  * 8192 -> 28672.
  */
 #include "kernels/mmvq/direct_lanes.h"
+#include "kernels/mmvq/direct_quads.h"
 #include "kernels/mmvq/launch.h"
 
 /* Shared memory of a multiprocessor, of which the system takes 1 KiB for each block; the mbarriers
@@ -64,13 +65,13 @@ static int run_direct(const struct direct_args &p, unsigned m, struct CUstream_s
 static const struct direct_form forms[] = {
     FORM(KG_LAYOUT_FILE, direct_q4_0, 4, 2, 2),
     FORM(KG_LAYOUT_FILE, direct_q8_0, 4, 3, 1),
-    FORM(KG_LAYOUT_FILE, direct_q3_k, 4, 2, 2),
     FORM(KG_LAYOUT_FILE, direct_q4_k, 4, 2, 2),
     FORM(KG_LAYOUT_FILE, direct_q5_k, 4, 2, 2),
     FORM(KG_LAYOUT_FILE, direct_q6_k, 4, 2, 2),
     FORM(KG_LAYOUT_FILE, direct_iq4_xs, 8, 2, 1),
     FORM(KG_LAYOUT_FILE, direct_nvfp4, 4, 3, 1),
     FORM(KG_LAYOUT_FILE, direct_mxfp4, 4, 3, 1),
+    {KG_TYPE_Q3_K, KG_LAYOUT_FILE, run_direct<direct_quads<4, 1>, 2>},
 };
 
 int kg_mmvq_direct(int type, int layout, const struct product_args &a,
