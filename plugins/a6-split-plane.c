@@ -192,12 +192,24 @@ static void plan_made(struct kg_plan *p, int type, int in)
     }
 }
 
+/* Rows that start at multiples of 16 bytes in both planes: a stage of 4096 weights, and a part. */
+static void plan_even(struct kg_plan *p, int type)
+{
+    struct cell_row *row = kg_plan_alloc(p, sizeof *row);
+
+    *row = (struct cell_row){.type = type, .in = 4352, .m = 1};
+    kg_plan_addf(p, &(struct kg_cell_spec){NULL, run_law, row, NULL, KG_CELL_ORDERED},
+                 "a6-split-plane.made.%s.%d.law", kg_mv_type_id(type), row->in);
+}
+
 static void plan(struct kg_plan *p)
 {
     plan_model(p);
     plan_made(p, KG_TYPE_NVFP4, 64 * 33);
     plan_made(p, KG_TYPE_NVFP4, 64 * 15); /* a single part */
     plan_made(p, KG_TYPE_Q4_0, 32 * 33);
+    plan_even(p, KG_TYPE_NVFP4);
+    plan_even(p, KG_TYPE_Q4_0);
 }
 
 static const struct kg_role roles[] = {

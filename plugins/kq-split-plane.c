@@ -71,6 +71,15 @@ static void run_law(struct kg_cell *cell, const void *row_)
     kg_mv_law(cell, &w, KG_SCALE_NONE, KG_LAYOUT_SPLIT);
 }
 
+/* Rows that start at multiples of 16 bytes in all planes: a stage of 4096 weights, and a part. */
+static void run_law_even(struct kg_cell *cell, const void *row_)
+{
+    const struct cell_row *row = row_;
+    struct kg_mv_tensor w = kg_mv_made(cell, row->type, KG_SCALE_NONE, 6144, 35, 0);
+
+    kg_mv_law(cell, &w, KG_SCALE_NONE, KG_LAYOUT_SPLIT);
+}
+
 static void run_batched(struct kg_cell *cell, const void *row)
 {
     struct kg_mv_tensor w = made(cell, row);
@@ -104,12 +113,13 @@ static const struct {
     const char *id;
     kg_cell_fn *run;
 } made_cells[] = {
-    {"planes",  run_planes },
-    {"law",     run_law    },
-    {"batched", run_batched},
-    {"ksplit",  run_ksplit },
-    {"stage-a", run_stage_a},
-    {"stage-b", run_stage_b},
+    {"planes",   run_planes  },
+    {"law",      run_law     },
+    {"law-even", run_law_even},
+    {"batched",  run_batched },
+    {"ksplit",   run_ksplit  },
+    {"stage-a",  run_stage_a },
+    {"stage-b",  run_stage_b },
 };
 
 static void plan_type(struct kg_plan *p, int type)

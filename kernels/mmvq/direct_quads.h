@@ -123,8 +123,8 @@ struct direct_quads {
         const int half = t % 2;
         int at[SETS];
         for (int s = 0; s < SETS; s++)
-            at[s] = slot + (4 * s + r) * L::row + (int)F::BYTES * (t / 2) +
-                    phase(4 * s + r);
+            at[s] =
+                slot + (4 * s + r) * L::row + (int)F::BYTES * (t / 2) + phase(4 * s + r);
 #pragma unroll
         for (int k = 0; k < UNITS; k++) {
             const int group = c * UNITS + k;

@@ -4,6 +4,7 @@
  * 8192 -> 28672.
  */
 #include "kernels/mmvq/direct_lanes.h"
+#include "kernels/mmvq/direct_planes.h"
 #include "kernels/mmvq/direct_quads.h"
 #include "kernels/mmvq/launch.h"
 
@@ -71,6 +72,10 @@ static const struct direct_form forms[] = {
     FORM(KG_LAYOUT_FILE, direct_iq4_xs, 8, 2, 1),
     FORM(KG_LAYOUT_FILE, direct_nvfp4, 4, 3, 1),
     FORM(KG_LAYOUT_FILE, direct_mxfp4, 4, 3, 1),
+    FORM(KG_LAYOUT_SPLIT, direct_split_q4_0, 4, 2, 2),
+    FORM(KG_LAYOUT_SPLIT, direct_split_nvfp4, 4, 3, 1),
+    FORM(KG_LAYOUT_SPLIT, direct_split_q4_k, 4, 2, 2),
+    FORM(KG_LAYOUT_SPLIT, direct_split_q6_k, 4, 2, 2),
     {KG_TYPE_Q3_K, KG_LAYOUT_FILE, run_direct<direct_quads<4, 1>, 2>},
 };
 
