@@ -26,4 +26,8 @@ int kg_tensor_map_16bit(CUtensorMap *map, const void *data, int rank,
 int kg_tensor_map_rows(CUtensorMap *map, const void *data, uint64_t rows,
                        uint64_t row_bytes, uint32_t box_rows, uint32_t box_bytes);
 
+/* The same for box_bytes of at most 2048. Coordinates: eights of bytes, row. */
+int kg_tensor_map_long_rows(CUtensorMap *map, const void *data, uint64_t rows,
+                            uint64_t row_bytes, uint32_t box_rows, uint32_t box_bytes);
+
 #endif
