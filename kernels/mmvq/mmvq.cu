@@ -116,6 +116,8 @@ static int kg_mmvq_product(int type, int layout, int scale_kind,
     if (n == 1 && (width == 1 || m == 1))
         rc = kg_mmvq_direct(type, layout, a, stream);
     if (rc == KG_E_UNSUPPORTED)
+        rc = kg_mmvq_wide(type, layout, a, n, stream);
+    if (rc == KG_E_UNSUPPORTED)
         rc = kg_mmvq_tile(type, layout, a, n, stream);
     if (rc != KG_E_UNSUPPORTED)
         return rc;

@@ -45,8 +45,9 @@ static bool is_even(const struct product_args &p)
 template <class R, bool WIDE, int GROUPS, int STAGES, int WARPS>
 static int run_tile(const struct product_args &p, struct CUstream_st *stream)
 {
-    if (is_even<R>(p))
-        return launch_tile<R, WIDE, GROUPS, STAGES, true>(p, WARPS, stream);
+    if constexpr (!WIDE)
+        if (is_even<R>(p))
+            return launch_tile<R, WIDE, GROUPS, STAGES, true>(p, WARPS, stream);
     return launch_tile<R, WIDE, GROUPS, STAGES, false>(p, WARPS, stream);
 }
 
@@ -63,7 +64,8 @@ struct tile_form {
         r::F::TYPE, layout, narrow, wide                                                 \
     }
 
-/* Where the tile product is the fastest. Of each form: groups in a stage, stages, warps. */
+/* Where the tile product is the fastest; with several rows of q, where the wide product
+   (product_wide.cu) cannot have the rows of w. Of each form: groups in a stage, stages, warps. */
 static const struct tile_form forms[] = {
     FORM(read_q3_k, KG_LAYOUT_FILE, nullptr, WIDE(read_q3_k, 4, 2, 16)),
     FORM(read_q6_k, KG_LAYOUT_FILE, nullptr, WIDE(read_q6_k, 2, 2, 16)),

@@ -1,0 +1,139 @@
+/*
+ * What the wide product (wide.h) has in shared memory: all of q, in the order in which lanes read
+ * it, sums of the butterfly, and a ring of slots for weights.
+ */
+#ifndef KGATE_KERNELS_MMVQ_WIDE_SHARED_H
+#define KGATE_KERNELS_MMVQ_WIDE_SHARED_H
+
+#include "kernels/mmvq/tile.h"
+
+enum {
+    WIDE_ROWS = 16, /* of w in a tile */
+    WIDE_TEAMS = 2,
+    TEAM_WARPS = 8,
+    COPY_WARP = WIDE_TEAMS * TEAM_WARPS,
+    WIDE_THREADS = 32 * (COPY_WARP + 1),
+    WIDE_SLOTS = 8,  /* at most */
+    WIDE_PLANES = 4, /* at most */
+    SUM_KIND = 144,  /* floats of four units of a warp in the sums */
+    SUM_BYTES = TEAM_WARPS / 2 * 4 * SUM_KIND * 4, /* of a team */
+};
+
+/* ---- shapes ---- */
+
+/* A slot: each row and plane starts at a multiple of 16 bytes, with rows spread over the banks:
+   words want odd multiples of 16, 8-byte loads odd multiples of 32. */
+template <class R, int S>
+struct wide_slot {
+    static __device__ __host__ constexpr int bytes(int i) /* of a row in plane i */
+    {
+        return R::plane_bytes(i) * S;
+    }
+    static __device__ __host__ constexpr int stride(int i)
+    {
+        const int n = (bytes(i) + 15) / 16;
+        if ((int)R::MAP == (int)MAP_RUN && i == 0)
+            return (n + (6 - n % 4) % 4) * 16;
+        return (n | 1) * 16;
+    }
+    static __device__ __host__ constexpr int at(int i)
+    {
+        int sum = 0;
+        for (int k = 0; k < i; k++)
+            sum += WIDE_ROWS * stride(k);
+        return sum;
+    }
+    static constexpr int total = at(R::PLANES);
+};
+
+/* Of the shared q, for each pair of units 2p, 2p + 1: codes by lane, then d, s and starts, by
+   column as lanes want them. */
+template <class R>
+struct wide_x {
+    enum {
+        INIT = (int)R::OFFSET != 0,
+        KINDS = (int)R::F::GROUP == 16 ? 2 : 1,
+        CODE_BYTES = 512,
+        FLOATS = 64,
+        BYTES = CODE_BYTES +
+                FLOATS * (1 + ((int)R::F::MINIMUM != 0) + (INIT ? (int)KINDS : 0)),
+    };
+};
+
+/* Shared memory in front of the ring. */
+template <class R, int S>
+static __device__ __host__ __forceinline__ int wide_front(int k)
+{
+    const int stages = (k + 1024 * S - 1) / (1024 * S);
+    return 16 * S * stages * wide_x<R>::BYTES + WIDE_TEAMS * SUM_BYTES;
+}
+
+/* ---- q ---- */
+
+template <class R>
+struct wide_shared {
+    uint8_t *codes;
+    float *d, *s;
+    int *init;
+
+    __device__ __forceinline__ wide_shared(uint8_t *x, int pairs)
+    {
+        codes = x;
+        d = (float *)(x + pairs * wide_x<R>::CODE_BYTES);
+        s = d + 16 * pairs;
+        init = (int *)(s + (R::F::MINIMUM ? 16 * pairs : 0));
+    }
+};
+
+/* Lane (n, t) has the codes of both units of a pair for row n of q; lane t of a row of w wants d, s
+   and starts of columns 2t and 2t + 1 of the first, then of the second. */
+template <class R>
+static __device__ __forceinline__ void wide_load_q(const struct product_args &p,
+                                                   int64_t q0, int columns, int pairs,
+                                                   const struct wide_shared<R> &x)
+{
+    using X = wide_x<R>;
+    const int lane = threadIdx.x % 32, n = lane / 4, t = lane % 4, units = p.k / KG_UNIT;
+    const int64_t row = q0 + n;
+    constexpr int BATCH = 4;
+#pragma unroll 1
+    for (int first = (int)threadIdx.x / 32; first < pairs; first += BATCH * COPY_WARP) {
+        uint32_t b[BATCH][2][2];
+        float d[BATCH], s[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const int pair = first + k * COPY_WARP, mine = 2 * pair + t % 2;
+            const bool there = n < columns && mine < units;
+            for (int i = 0; i < 2; i++)
+                tile_codes<R>(p, row, n < columns && 2 * pair + i < units, 2 * pair + i,
+                              t, b[k][i]);
+            d[k] = there ? p.d[row * units + mine] : 0.0f;
+            s[k] = R::F::MINIMUM && there ? p.s[row * units + mine] : 0.0f;
+        }
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const int pair = first + k * COPY_WARP,
+                      to = 4 * (n / 2) + n % 2 + 2 * (t % 2);
+            int start[2][2];
+            if (pair >= pairs)
+                break;
+            *(uint4 *)(x.codes + X::CODE_BYTES * pair + 16 * lane) =
+                make_uint4(b[k][0][0], b[k][0][1], b[k][1][0], b[k][1][1]);
+            if (t < 2)
+                x.d[16 * pair + to] = d[k];
+            if (R::F::MINIMUM && t >= 2)
+                x.s[16 * pair + to] = s[k];
+            if (X::INIT) {
+                for (int i = 0; i < 2; i++)
+                    tile_init<R>(b[k][i], start[i]);
+                const int kind = t / 2;
+                if (kind < X::KINDS)
+                    x.init[16 * (X::KINDS * pair + kind) + to] =
+                        t % 2 ? (kind ? start[1][1] : start[1][0])
+                              : (kind ? start[0][1] : start[0][0]);
+            }
+        }
+    }
+}
+
+#endif
