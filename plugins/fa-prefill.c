@@ -571,21 +571,45 @@ static void plan_sharp(struct kg_plan *p)
     add(p, whole, run_shape, 0, "whole");
 }
 
-static void plan(struct kg_plan *p)
+/* A tile has 128 keys; 80 with heads of 256. */
+static void plan_wgmma(struct kg_plan *p)
 {
     static const struct {
         const char *id;
         int64_t tokens, keys;
         int window;
         bool whole;
-    } wgmma[] = {
+    } rows[] = {
         {"128",     128, 128, 0,   false},
         {"200-455", 200, 455, 0,   false},
         {"1-129",   1,   129, 0,   false},
         {"window",  300, 300, 100, false},
         {"whole",   130, 259, 0,   true },
         {"blind",   140, 100, 0,   false},
+        {"81",      81,  81,  0,   false},
+        {"80-160",  80,  160, 0,   false},
     };
+    static const int dims[] = {128, 64, 256};
+    char id[64], head[16] = "";
+
+    for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
+        if (d > 0)
+            snprintf(head, sizeof head, "hd%d.", dims[d]);
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            struct shape s =
+                sharp(dims[d], 8, 2, rows[i].tokens, rows[i].keys, rows[i].window, 0);
+            s.whole = rows[i].whole;
+            snprintf(id, sizeof id, "wgmma.%s%s", head, rows[i].id);
+            add(p, s, run_wgmma, KG_CELL_OPTIONAL, id);
+        }
+        snprintf(id, sizeof id, "wgmma.%smqa", head);
+        add(p, sharp(dims[d], 5, 1, 77, 193, 0, 0), run_wgmma, KG_CELL_OPTIONAL, id);
+    }
+}
+
+static void plan(struct kg_plan *p)
+{
+    const uint32_t wgmma = ARM(WGMMA_BF16) | ARM(WGMMA_F16);
     char id[64];
 
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
@@ -594,18 +618,15 @@ static void plan(struct kg_plan *p)
         add(p, pinned[i], run_shape, 0, id);
     }
     plan_sharp(p);
-    for (size_t i = 0; i < sizeof wgmma / sizeof wgmma[0]; i++) {
-        struct shape s =
-            sharp(128, 8, 2, wgmma[i].tokens, wgmma[i].keys, wgmma[i].window, 0);
-        s.whole = wgmma[i].whole;
-        snprintf(id, sizeof id, "wgmma.%s", wgmma[i].id);
-        add(p, s, run_wgmma, KG_CELL_OPTIONAL, id);
-    }
-    const uint32_t wide = FLASH | ARM(WGMMA_BF16) | ARM(WGMMA_F16);
-    add(p, sharp(128, 32, 8, 4096, 4096, 0, wide), run_bench, KG_CELL_OPTIONAL,
+    plan_wgmma(p);
+    add(p, sharp(64, 32, 8, 4096, 4096, 0, wgmma), run_bench, KG_CELL_OPTIONAL,
+        "bench.64-32x8-t4096");
+    add(p, sharp(128, 32, 8, 4096, 4096, 0, FLASH | wgmma), run_bench, KG_CELL_OPTIONAL,
         "bench.128-32x8-t4096");
-    add(p, sharp(256, 16, 4, 2048, 2048, 0, FLASH | SINGLE), run_bench, KG_CELL_OPTIONAL,
-        "bench.256-16x4-t2048");
+    add(p, sharp(256, 16, 4, 2048, 2048, 0, FLASH | SINGLE | wgmma), run_bench,
+        KG_CELL_OPTIONAL, "bench.256-16x4-t2048");
+    add(p, sharp(256, 16, 4, 4096, 4096, 0, wgmma), run_bench, KG_CELL_OPTIONAL,
+        "bench.256-16x4-t4096");
     add(p, sharp(512, 8, 1, 2048, 2048, 0, FLASH | SINGLE), run_bench, KG_CELL_OPTIONAL,
         "bench.512-8x1-t2048");
 }

@@ -289,7 +289,9 @@ int main(int argc, char **argv)
     bench_decode(256, 16, 2, 6144);
     bench_decode(128, 8, 8, 32768);
     bench_prefill(128, 32, 8, 4096);
+    bench_prefill(64, 32, 8, 4096);
     bench_prefill(256, 16, 4, 2048);
+    bench_prefill(256, 16, 4, 4096);
     bench_prefill(512, 8, 1, 2048);
     device->close();
     return 0;
