@@ -80,22 +80,22 @@ static __device__ __forceinline__ void product_pv(float (&o)[O],
     }
 }
 
-/* The warpgroup's 64 queries, rounded, into shared memory. */
+/* The warpgroup's 64 queries, rounded, into shared memory. Past the last query that one
+   again: no address depends on a branch, so that all loads are under way together. */
 template <typename S, bool F16>
 static __device__ __forceinline__ void load_queries(uint8_t *to, const struct prefill &p,
                                                     int64_t first, int head)
 {
-    enum { HD = S::HD };
-    for (int c = threadIdx.x % 128; c < 64 * (HD / 8); c += 128) {
-        const int row = c / (HD / 8), chunk = c % (HD / 8);
-        uint4 x = make_uint4(0, 0, 0, 0);
-        if (first + row < p.tokens) {
-            const float *q = p.q + ((first + row) * p.n_heads + head) * HD + 8 * chunk;
-            const float4 lo = kg_load_float4(q), hi = kg_load_float4(q + 4);
-            x = make_uint4(pack<F16>(lo.x, lo.y), pack<F16>(lo.z, lo.w),
-                           pack<F16>(hi.x, hi.y), pack<F16>(hi.z, hi.w));
-        }
-        *(uint4 *)(to + chunk / 8 * S::Q_COLUMN + kg_swizzle_128(row, chunk % 8)) = x;
+    enum { CHUNKS = S::HD / 8 };
+#pragma unroll 8
+    for (int i = 0; i < 64 * CHUNKS / 128; i++) {
+        const int c = 128 * i + threadIdx.x % 128, row = c / CHUNKS, chunk = c % CHUNKS;
+        const int64_t token = min(first + row, p.tokens - 1);
+        const float *q = p.q + (token * p.n_heads + head) * S::HD + 8 * chunk;
+        const float4 lo = kg_load_float4(q), hi = kg_load_float4(q + 4);
+        *(uint4 *)(to + chunk / 8 * S::Q_COLUMN + kg_swizzle_128(row, chunk % 8)) =
+            make_uint4(pack<F16>(lo.x, lo.y), pack<F16>(lo.z, lo.w),
+                       pack<F16>(hi.x, hi.y), pack<F16>(hi.z, hi.w));
     }
 }
 
@@ -156,6 +156,39 @@ static __device__ __forceinline__ void pack_weights(uint32_t (&w)[W][4],
 #pragma unroll
         for (int e = 0; e < 4; e++)
             w[i][e] = pack<F16>(s[8 * i + 2 * e], s[8 * i + 2 * e + 1]);
+}
+
+/*
+ * o / l of row r of two. The quotient is corrected once by its remainder, as division does
+ * it, which rounds it to nearest unless o is below 2^-100; one reciprocal serves the row and
+ * no branch stands between the elements. What is not finite, or a row without keys, is divided.
+ */
+template <int N>
+static __device__ __forceinline__ void store_row(float *to, const float (&o)[N], int r,
+                                                 float l)
+{
+    float y = kg_reciprocal_approx(l), finite = l > 0.0f ? 0.0f : NAN;
+    y = fmaf(y, fmaf(-l, y, 1.0f), y);
+#pragma unroll
+    for (int i = 0; i < N / 4; i++)
+        finite = fmaf(o[4 * i + 2 * r], 0.0f, fmaf(o[4 * i + 2 * r + 1], 0.0f, finite));
+    if (finite == 0.0f) {
+#pragma unroll
+        for (int i = 0; i < N / 4; i++) {
+            float q[2];
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const float x = o[4 * i + 2 * r + e], first = x * y;
+                q[e] = fmaf(y, fmaf(-l, first, x), first);
+            }
+            *(float2 *)(to + 8 * i) = make_float2(q[0], q[1]);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N / 4; i++)
+        *(float2 *)(to + 8 * i) =
+            make_float2(finish(o[4 * i + 2 * r], l), finish(o[4 * i + 2 * r + 1], l));
 }
 
 template <typename S>
@@ -282,11 +315,7 @@ consume(const struct prefill &p, uint8_t *q_tile, uint8_t *tiles, struct barrier
         const int64_t row = query + 8 * r;
         if (row >= p.tokens)
             continue;
-        float *to = p.out + (row * p.n_heads + head) * HD + 2 * (lane % 4);
-#pragma unroll
-        for (int i = 0; i < HD / 8; i++)
-            *(float2 *)(to + 8 * i) =
-                make_float2(finish(o[4 * i + 2 * r], l), finish(o[4 * i + 2 * r + 1], l));
+        store_row(p.out + (row * p.n_heads + head) * HD + 2 * (lane % 4), o, r, l);
         if (p.lse && lane % 4 == 0)
             p.lse[row * p.n_heads + head] = log_sum_exp(rows.max[r] * p.scale, l);
     }

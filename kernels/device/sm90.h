@@ -184,6 +184,14 @@ static __device__ __forceinline__ float kg_exp2_approx(float x)
     return y;
 }
 
+/* 1 / x within an ulp; of a result below 2^-126, 0. */
+static __device__ __forceinline__ float kg_reciprocal_approx(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* Two numbers rounded to nearest even, lo in bits 0..15: one instruction. */
 static __device__ __forceinline__ uint32_t kg_pack_half2_fast(float lo, float hi)
 {
