@@ -271,7 +271,7 @@ static struct want oracle(struct job *job, const float *q, const uint8_t *k,
 static void check_bounds(struct job *job, const char *id, const float *out,
                          const float *lse, const struct want *w)
 {
-    char name[64];
+    char name[80];
 
     snprintf(name, sizeof name, "%s.bound", id);
     kg_check_bound(job->cell, name, out, w->out, w->bound, w->n);

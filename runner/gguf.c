@@ -54,6 +54,7 @@ struct reader {
 /* The machines that kgate runs on are little-endian, like the files. */
 static int take(struct reader *r, void *out, size_t bytes, const char *what)
 {
+    memset(out, 0, bytes);
     if (r->size - r->at < bytes)
         return FAULT(r, r->at,
                      "the file ends in %s: expected %zu bytes, %" PRIu64 " left", what,
@@ -68,6 +69,7 @@ static int take_text(struct reader *r, const char **text, uint64_t *length,
                      const char *what)
 {
     uint64_t at = r->at;
+    *text = NULL;
     KG_TRY(take(r, length, sizeof *length, what));
     if (*length > r->size - r->at)
         return FAULT(r, at,
