@@ -71,7 +71,7 @@ static const struct direct_form forms[] = {
     FORM(KG_LAYOUT_FILE, direct_q6_k, 4, 2, 2),
     FORM(KG_LAYOUT_FILE, direct_iq4_xs, 8, 2, 1),
     FORM(KG_LAYOUT_FILE, direct_nvfp4, 4, 3, 1),
-    FORM(KG_LAYOUT_FILE, direct_mxfp4, 4, 3, 1),
+    FORM(KG_LAYOUT_FILE, direct_mxfp4, 4, 2, 2),
     FORM(KG_LAYOUT_SPLIT, direct_split_q4_0, 4, 2, 2),
     FORM(KG_LAYOUT_SPLIT, direct_split_nvfp4, 4, 3, 1),
     FORM(KG_LAYOUT_SPLIT, direct_split_q4_k, 4, 2, 2),
