@@ -27,9 +27,10 @@ static int launch_tile(const struct product_args &p, int most_warps,
     if (groups > 65535)
         return KG_E_UNSUPPORTED;
     const int64_t grid = blocks < TILE_MULTIPROCESSORS ? blocks : TILE_MULTIPROCESSORS;
-    return KG_LAUNCH(stream, dim3((unsigned)grid, (unsigned)groups), 32 * (unsigned)warps,
-                     (size_t)(x + warps * STAGES * L::total),
-                     (tile_kernel<R, WIDE, GROUPS, STAGES, EVEN>), p);
+    return KG_LAUNCH_OVERLAPPED(stream, dim3((unsigned)grid, (unsigned)groups),
+                                32 * (unsigned)warps,
+                                (size_t)(x + warps * STAGES * L::total),
+                                (tile_kernel<R, WIDE, GROUPS, STAGES, EVEN>), p);
 }
 
 /* Whether each row and plane starts at a multiple of 16 bytes. */

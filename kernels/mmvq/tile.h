@@ -27,10 +27,14 @@
  * offset of all codes (8 of Q4_0, ...) takes off the dot, so that the dot comes out as f32 without
  * conversion and without offset (|dot| < 2^22). q, d, s and those starts are brought to
  * shared memory once a block, in the order in which lanes read them.
+ *
+ * Launches overlap (device/overlap.h): weights are copied before the launch ahead is complete,
+ * q is read and y written after it.
  */
 #ifndef KGATE_KERNELS_MMVQ_TILE_H
 #define KGATE_KERNELS_MMVQ_TILE_H
 
+#include "kernels/device/overlap.h"
 #include "kernels/mmvq/e4m3.h"
 #include "kernels/mmvq/product.h"
 
@@ -614,6 +618,8 @@ __global__ void __launch_bounds__(32 * TILE_WARPS, 1)
 #pragma unroll 1
     for (int i = 0; i < STAGES - 1; i++)
         tile_copy<R, L, GROUPS, STAGES, EVEN>(p, &ahead, copy_to, stages, stride);
+    kg_grid_wait();
+    kg_grid_release();
     const int64_t q0 = (int64_t)blockIdx.y * p.width;
     if (WIDE)
         load_wide<R>(p, q0, (int)min64(p.width, p.m - q0), groups, smem);
