@@ -26,15 +26,16 @@ template <class R, int S>
 static int run_wide(const struct product_args &p, int n_tensors,
                     struct CUstream_st *stream)
 {
-    using L = wide_slot<R, S>;
+    using W = wide_reader<R>;
+    using L = wide_slot<W, S>;
     static_assert((int)R::PLANES <= (int)WIDE_PLANES && L::bytes(0) % 16 == 0 &&
                       L::bytes(R::PLANES - 1) % 16 == 0 && L::stride(0) <= 2048,
                   "boxes of a tensor map");
     const int64_t groups = (p.m + p.width - 1) / p.width;
     if (!copies_whole<R>(p) || p.in > 32768 || groups > 65535)
         return KG_E_UNSUPPORTED;
-    const int front = wide_front<R, S>(p.k);
-    const int room = (WIDE_SHARED - front - 16) / L::total / WIDE_TEAMS * WIDE_TEAMS;
+    const int front = wide_front<W, S>(p.k);
+    const int room = (WIDE_SHARED - front - 16) / L::total;
     if (room < WIDE_TEAMS)
         return KG_E_UNSUPPORTED;
     const int slots = room < (int)WIDE_SLOTS ? room : (int)WIDE_SLOTS;

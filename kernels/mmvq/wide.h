@@ -34,11 +34,23 @@
 #include "kernels/device/split_barrier.h"
 #include "kernels/mmvq/wide_shared.h"
 
+/* Registers of a warp that computes, or of the four that one lane copies for: what is left of those
+   that all had at first goes to the others. */
+template <bool COMPUTES>
+static __device__ __forceinline__ void wide_registers(void)
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    if (COMPUTES)
+        kg_registers_grow<112>();
+    else
+        kg_registers_shrink<32>();
+#endif
+}
+
 /* ---- copies ---- */
 
 /* A tensor map of each tensor and plane, where there are bulk copies: rows of the tensor, boxes of a
-   slot's rows. An even number of slots, so that each serves one team: copies land in any order,
-   and a team that waited for a slot of the other could take an earlier copy for its own. */
+   slot's rows. */
 struct wide_args {
     alignas(64) unsigned char map[KG_MMVQ_TENSORS][WIDE_PLANES][128];
     struct product_args p;
@@ -110,35 +122,81 @@ static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
 
 /* ---- arithmetic ---- */
 
-/* 1024 weights; `left` of the row's units begin at the warp's first. acc[4u + i]: unit u, i as in
-   the fragment. */
-template <class R, int S>
-static __device__ __forceinline__ void
-wide_fold(const uint8_t *slot, int j, const struct wide_shared<R> &x, int pair, int w,
-          int left, const struct tile_quad &zero, const struct code_tables &tables,
-          float acc[16])
+/* The dot of unit u as f32, exact: of c, with e if it is to be taken off. */
+template <class W>
+static __device__ __forceinline__ float wide_dot(int c, int e, float addend, int u)
 {
-    using L = wide_slot<R, S>;
-    using X = wide_x<R>;
-    using F = typename R::F;
+    const float v = __int_as_float(c);
+    if (W::MINUS)
+        return v - __int_as_float(e);
+    if (W::SCALED)
+        return fmaf(v, 1.0f / (float)(1 << u), addend);
+    return v + ((int)W::OFFSET != 0 ? addend : -DOT_ZERO_F);
+}
+
+/* Dots of group k of a unit of rows g and g + 8. */
+template <class W>
+static __device__ __forceinline__ void wide_mma(int dot[4], const uint32_t c0[2],
+                                                const uint32_t c1[2], const uint32_t b[2],
+                                                int k, const int from[4])
+{
+    if ((int)W::F::GROUP == 16) {
+        const uint32_t a[2] = {c0[k], c1[k]};
+        kg_mma_s8_16816_add(dot, a, b + k, from);
+    } else {
+        const uint32_t a[4] = {c0[0], c1[0], c0[1], c1[1]};
+        kg_mma_s8_16832_add(dot, a, b, from);
+    }
+}
+
+/* Kind k of the scales of four units of a row; a lane writes that of one unit, and reads all. */
+static __device__ __forceinline__ float *scale_place(float *scales, int k, int row)
+{
+    return scales + 4 * (WIDE_ROWS * k + row);
+}
+
+/* 1024 weights. Unless WHOLE, `left` of the row's units begin at the warp's first. acc[4u + i]: unit
+   u, i as in the fragment. */
+template <class W, int S, bool WHOLE>
+static __device__ __forceinline__ void
+wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, int w,
+          int left, const struct tile_quad &zero, const struct code_tables &tables,
+          float *scales, float acc[16])
+{
+    using L = wide_slot<W, S>;
+    using X = wide_x<W>;
+    using F = typename W::F;
     const int lane = threadIdx.x % 32, t = lane % 4, g = lane / 4;
     uint32_t c[2][4][2], e[2][4][2];
     float a[2][2], m[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        int at[R::PLANES], off[R::PLANES];
+        int at[W::PLANES], off[W::PLANES];
 #pragma unroll
-        for (int i = 0; i < R::PLANES; i++) {
-            at[i] = L::at(i) + g * L::stride(i) + j * R::plane_bytes(i);
+        for (int i = 0; i < W::PLANES; i++) {
+            at[i] = L::at(i) + g * L::stride(i) + j * W::plane_bytes(i);
             off[i] = 8 * h * L::stride(i);
         }
-        R::codes(slot, at, off, w, t, tables, c[h], e[h]);
-        R::scales(slot, at, off, w, t, a[h], &m[h]);
-        for (int k = 0; k < X::KINDS; k++)
-            a[h][k] = t < left ? a[h][k] : -0.0f;
-        if (F::MINIMUM)
-            m[h] = t < left ? m[h] : -0.0f;
+        W::codes(slot, at, off, w, t, tables, c[h], e[h]);
+        W::scales(slot, at, off, w, t, a[h], &m[h]);
     }
+    __syncwarp(); /* the last scales have been read */
+    for (int h = 0; h < 2; h++) {
+        for (int k = 0; k < X::KINDS; k++)
+            scale_place(scales, k, g + 8 * h)[t] = WHOLE || t < left ? a[h][k] : -0.0f;
+        if (F::MINIMUM)
+            scale_place(scales, 1, g + 8 * h)[t] = WHOLE || t < left ? m[h] : -0.0f;
+    }
+    __syncwarp();
+    float factor[2][X::FACTORS][4];
+    for (int h = 0; h < 2; h++)
+        for (int k = 0; k < X::FACTORS; k++) {
+            const float4 v = kg_load_float4(scale_place(scales, k, g + 8 * h));
+            factor[h][k][0] = v.x;
+            factor[h][k][1] = v.y;
+            factor[h][k][2] = v.z;
+            factor[h][k][3] = v.w;
+        }
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         const struct tile_quad b =
@@ -148,18 +206,23 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<R> &x, int pair, 
             {d4.x, d4.y},
             {d4.z, d4.w}
         };
-        float s[2][2];
+        float s[4], addend[2][4];
         if (F::MINIMUM) {
             const float4 s4 = kg_load_float4(x.s + 16 * (pair + n) + 4 * t);
-            s[0][0] = s4.x;
-            s[0][1] = s4.y;
-            s[1][0] = s4.z;
-            s[1][1] = s4.w;
+            s[0] = s4.x;
+            s[1] = s4.y;
+            s[2] = s4.z;
+            s[3] = s4.w;
         }
-        struct tile_quad start[X::KINDS];
-        if (X::INIT)
-            for (int k = 0; k < X::KINDS; k++)
-                start[k] = load_quad(x.init + 16 * (X::KINDS * (pair + n) + k) + 4 * t);
+        for (int k = 0; k < X::KINDS; k++) {
+            float4 v = {};
+            if (X::ADDEND)
+                v = kg_load_float4(x.addend + 16 * (X::KINDS * (pair + n) + k) + 4 * t);
+            addend[k][0] = v.x;
+            addend[k][1] = v.y;
+            addend[k][2] = v.z;
+            addend[k][3] = v.w;
+        }
 #pragma unroll
         for (int v = 0; v < 2; v++) {
             const int u = 2 * n + v;
@@ -167,53 +230,26 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<R> &x, int pair, 
             float *const sum = acc + 4 * u;
 #pragma unroll
             for (int k = 0; k < X::KINDS; k++) {
-                int from[4], dot[4];
+                int dot[4], extra[4] = {};
+                wide_mma<W>(dot, c[0][u], c[1][u], bs, k, zero.v);
+                if (W::MINUS)
+                    wide_mma<W>(extra, e[0][u], e[1][u], bs, k, zero.v);
+                else if (W::EXTRA)
+                    wide_mma<W>(dot, e[0][u], e[1][u], bs, k, dot);
                 for (int i = 0; i < 4; i++)
-                    from[i] = X::INIT ? start[k].v[2 * v + i % 2] : zero.v[i];
-                if (X::KINDS == 2) {
-                    const uint32_t ca[2] = {c[0][u][k], c[1][u][k]};
-                    const uint32_t ea[2] = {e[0][u][k], e[1][u][k]};
-                    kg_mma_s8_16816_add(dot, ca, bs + k, from);
-                    if (R::EXTRA)
-                        kg_mma_s8_16816_add(dot, ea, bs + k, dot);
-                } else {
-                    const uint32_t ca[4] = {c[0][u][0], c[1][u][0], c[0][u][1],
-                                            c[1][u][1]};
-                    const uint32_t ea[4] = {e[0][u][0], e[1][u][0], e[0][u][1],
-                                            e[1][u][1]};
-                    kg_mma_s8_16832_add(dot, ca, bs, from);
-                    if (R::EXTRA)
-                        kg_mma_s8_16832_add(dot, ea, bs, dot);
-                }
-                for (int h = 0; h < 2; h++) {
-                    const float scale = __shfl_sync(KG_WARP_ALL, a[h][k], 4 * g + u);
-                    for (int i = 0; i < 2; i++)
-                        sum[2 * h + i] = fmaf(
-                            scale, d[v][i] * tile_dot<R>(dot[2 * h + i]), sum[2 * h + i]);
-                }
+                    sum[i] = fmaf(factor[i / 2][k][u],
+                                  d[v][i % 2] * wide_dot<W>(dot[i], extra[i],
+                                                            addend[k][2 * v + i % 2], u),
+                                  sum[i]);
             }
             if (F::MINIMUM)
-                for (int h = 0; h < 2; h++) {
-                    const float minimum = __shfl_sync(KG_WARP_ALL, m[h], 4 * g + u);
-                    for (int i = 0; i < 2; i++)
-                        sum[2 * h + i] = fmaf(minimum, s[v][i], sum[2 * h + i]);
-                }
+                for (int i = 0; i < 4; i++)
+                    sum[i] = fmaf(factor[i / 2][1][u], s[2 * v + i % 2], sum[i]);
         }
     }
 }
 
 /* ---- results ---- */
-
-/* Of a team; of the block where there are no such barriers. */
-static __device__ __forceinline__ void team_sync(int team)
-{
-#if KG_SPLIT_BARRIER
-    kg_named_barrier_sync(1 + team, 32 * TEAM_WARPS);
-#else
-    (void)team;
-    __syncthreads();
-#endif
-}
 
 /* Where unit u of value i of a warp is among its sums: odd units sixteen banks away from even. */
 static __device__ __forceinline__ int sum_at(int i, int u)
@@ -221,35 +257,32 @@ static __device__ __forceinline__ int sum_at(int i, int u)
     return SUM_KIND * i + 32 * (u / 2) + 80 * (u % 2);
 }
 
-/* The butterfly. `active` are the threads of the team. */
-static __device__ __forceinline__ void
-wide_finish(const struct product_args &p, const struct wide_tile &tile, int64_t q0, int w,
-            int team, bool active, float *sums, const float acc[16])
+static __device__ __forceinline__ void wide_put(float *sums, int w, const float acc[16])
 {
-    const int lane = threadIdx.x % 32;
-    float *const mine = sums + w % 4 * (4 * SUM_KIND) + lane;
-    team_sync(team);
-    if (active && w >= 4)
-        for (int i = 0; i < 4; i++)
-            for (int u = 0; u < 4; u++)
-                mine[sum_at(i, u)] = acc[4 * u + i];
-    team_sync(team);
-    if (active && w < 4)
-        for (int i = 0; i < 4; i++)
-            for (int u = 0; u < 4; u++)
-                mine[sum_at(i, u)] += acc[4 * u + i];
-    team_sync(team);
-    if (!active)
-        return;
-    /* Value i of two lanes' units of a parity. */
-    const int i = w / 2, from = 16 * (w % 2) + lane % 16, odd = lane / 16;
-    float v[4][2];
-    for (int k = 0; k < 4; k++)
-        for (int u = 0; u < 2; u++)
-            v[k][u] = sums[k * (4 * SUM_KIND) + sum_at(i, 2 * u + odd) + from];
+    float *const mine = sums + w * (4 * SUM_KIND) + threadIdx.x % 32;
+    for (int i = 0; i < 4; i++)
+        for (int u = 0; u < 4; u++)
+            mine[sum_at(i, u)] = acc[4 * u + i];
+}
+
+/* The butterfly: warp w has value w / 2 of half the lanes, of which each half of its own has the
+   units of a parity. */
+static __device__ __forceinline__ void wide_store(const struct product_args &p,
+                                                  const struct wide_tile &tile,
+                                                  int64_t q0, int w, const float *sums)
+{
+    const int lane = threadIdx.x % 32, odd = lane / 16;
+    const int i = w / 2, from = 16 * (w % 2) + lane % 16;
     float sum[2];
-    for (int u = 0; u < 2; u++)
-        sum[u] = (v[0][u] + v[2][u]) + (v[1][u] + v[3][u]);
+    for (int u = 0; u < 2; u++) {
+        float v[TEAM_WARPS];
+        for (int k = 0; k < TEAM_WARPS; k++)
+            v[k] = sums[k * (4 * SUM_KIND) + sum_at(i, 2 * u + odd) + from];
+        for (int distance = TEAM_WARPS / 2; distance > 0; distance /= 2)
+            for (int k = 0; k < distance; k++)
+                v[k] += v[k + distance];
+        sum[u] = v[0];
+    }
     float total = sum[0] + sum[1];
     total += __shfl_xor_sync(KG_WARP_ALL, total, 16);
     const int row = 8 * (i / 2) + from / 4, column = 2 * (from % 4) + i % 2;
@@ -258,98 +291,146 @@ wide_finish(const struct product_args &p, const struct wide_tile &tile, int64_t 
         to.y[(q0 + column) * to.out + tile.row0 + row] = total * to.scale;
 }
 
+/* One arrival of a warp, all of whose lanes are done. */
+static __device__ __forceinline__ void warp_arrive(uint64_t *barrier)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        kg_split_arrive(barrier);
+}
+
+/* ---- the kernel ---- */
+
+/* What the block's warps wait for. A slot that serves both teams in turn has a barrier for each:
+   copies land in any order, and who waits for the next but one phase of a barrier would take the
+   one before for it. */
+struct wide_barriers {
+    uint64_t landed[WIDE_TEAMS][WIDE_SLOTS], released[WIDE_SLOTS];
+    uint64_t put[WIDE_TEAMS], stored[WIDE_TEAMS];
+};
+
+#if KG_SPLIT_BARRIER
+/* All copies of the block, by one lane. */
+template <class W, int S>
+static __device__ __forceinline__ void
+wide_copies(const struct wide_args &args, uint32_t turns, int stages, uint8_t *ring,
+            struct wide_barriers &barriers)
+{
+    int slot = 0;
+    uint32_t parity = 1;
+    for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x)
+        for (int n = 0; n < WIDE_TEAMS * stages; n++) {
+            const int team = n % WIDE_TEAMS;
+            kg_split_wait(barriers.released + slot, parity);
+            wide_copy<W, S>(args, find_wide(args.p, WIDE_TEAMS * turn + (uint32_t)team),
+                            n / WIDE_TEAMS, ring + slot * wide_slot<W, S>::total,
+                            barriers.landed[team] + slot);
+            slot = slot + 1 == args.slots ? 0 : slot + 1;
+            parity ^= slot == 0;
+        }
+}
+#endif
+
 /* blockIdx.y: which p.width rows of q. */
 template <class R, int S>
 __global__ void __launch_bounds__(WIDE_THREADS, 1)
     wide_kernel(const KG_GRID_CONSTANT struct wide_args args)
 {
     const struct product_args &p = args.p;
-    using L = wide_slot<R, S>;
+    using W = wide_reader<R>;
+    using L = wide_slot<W, S>;
+    using X = wide_x<W>;
     KG_SHARED_DYNAMIC(smem);
-    const int warp = (int)threadIdx.x / 32, team = warp / TEAM_WARPS,
-              w = warp % TEAM_WARPS;
+    KG_SHARED(struct wide_barriers, barriers, );
+    const int warp = (int)threadIdx.x / 32, w = warp % TEAM_WARPS,
+              team = warp < COPY_WARP ? warp / TEAM_WARPS : 0;
+    const bool copies = warp >= COPY_WARP;
     const int units = p.k / KG_UNIT, stages = (units + 32 * S - 1) / (32 * S);
     const uint32_t turns = (p.tiles + WIDE_TEAMS - 1) / WIDE_TEAMS;
     const int64_t q0 = (int64_t)blockIdx.y * p.width;
-    const struct wide_shared<R> x(smem, 16 * S * stages);
-    float *const sums =
-        (float *)(smem + 16 * S * stages * wide_x<R>::BYTES + team * SUM_BYTES);
-    uint8_t *const ring = smem + wide_front<R, S>(p.k);
-#if KG_SPLIT_BARRIER
-    KG_SHARED(uint64_t, landed, [WIDE_SLOTS]);
-    KG_SHARED(uint64_t, released, [WIDE_SLOTS]);
-    kg_split_init(landed, args.slots, 1);
-    kg_split_init(released, args.slots, TEAM_WARPS);
+    const struct wide_shared<W> x(smem, 16 * S * stages);
+    uint8_t *const behind = smem + 16 * S * stages * X::BYTES;
+    uint8_t *const ring = smem + wide_front<W, S>(p.k);
+    float *const sums = (float *)(behind + team * SUM_BYTES);
+    float *const scales = (float *)(behind + WIDE_TEAMS * SUM_BYTES +
+                                    warp % COPY_WARP * X::FACTORS * SCALE_BYTES);
+    kg_split_init(barriers.landed[0], WIDE_TEAMS * WIDE_SLOTS, 1);
+    kg_split_init(barriers.released, WIDE_SLOTS, TEAM_WARPS);
+    kg_split_init(barriers.put, WIDE_TEAMS, TEAM_WARPS);
+    kg_split_init(barriers.stored, WIDE_TEAMS, TEAM_WARPS);
     __syncthreads();
-    if (warp == COPY_WARP) {
-        int slot = 0;
-        uint32_t parity = 1;
-        if (threadIdx.x % 32 == 0)
-            for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x)
-                for (int n = 0; n < WIDE_TEAMS * stages; n++) {
-                    kg_split_wait(released + slot, parity);
-                    wide_copy<R, S>(
-                        args, find_wide(p, WIDE_TEAMS * turn + (uint32_t)n % WIDE_TEAMS),
-                        n / WIDE_TEAMS, ring + slot * L::total, landed + slot);
-                    slot = slot + 1 == args.slots ? 0 : slot + 1;
-                    parity ^= slot == 0;
-                }
+#if KG_SPLIT_BARRIER
+    if (copies) {
+        wide_registers<false>();
+        if (threadIdx.x == 32 * COPY_WARP)
+            wide_copies<W, S>(args, turns, stages, ring, barriers);
         kg_grid_wait();
         return;
     }
-    int slot = team;
-    uint32_t parity = 0;
-#else
-    const int slot = team;
+    wide_registers<true>();
 #endif
     kg_grid_wait();
     kg_grid_release();
-    if (warp != COPY_WARP)
-        wide_load_q<R>(p, q0, (int)min64(p.width, p.m - q0), 16 * S * stages, x);
-    const struct code_tables tables = R::tables();
+    if (!copies)
+        wide_load_q<W>(p, q0, (int)min64(p.width, p.m - q0), 16 * S * stages, x,
+                       behind + warp * Q_BYTES);
+    const struct code_tables tables = W::tables();
     struct tile_quad zero;
     for (int i = 0; i < 4; i++)
         zero.v[i] = (int)kg_opaque((uint32_t)DOT_ZERO);
 #if KG_SPLIT_BARRIER
-    kg_named_barrier_sync(1 + WIDE_TEAMS, 32 * COPY_WARP);
+    kg_named_barrier_sync(1, 32 * COPY_WARP);
 #endif
-    for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x) {
+    int slot = team;
+    uint32_t parity = 0, tiles = 0;
+    /* The tile before, when all warps have put their sums. */
+    const auto store = [&](uint32_t turn) {
+        kg_split_wait(barriers.put + team, (tiles - 1) % 2);
+        if (!copies) {
+            wide_store(p, find_wide(p, WIDE_TEAMS * turn + (uint32_t)team), q0, w, sums);
+            warp_arrive(barriers.stored + team);
+        }
+    };
+    for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x, tiles++) {
         float acc[16] = {};
         for (int stage = 0; stage < stages; stage++) {
-#if KG_SPLIT_BARRIER
-            kg_split_wait(landed + slot, parity);
-#else
+#if !KG_SPLIT_BARRIER
+            __syncthreads();
             if (warp == COPY_WARP)
                 for (int i = 0; i < WIDE_TEAMS; i++)
-                    wide_copy<R, S>(args, find_wide(p, WIDE_TEAMS * turn + (uint32_t)i),
+                    wide_copy<W, S>(args, find_wide(p, WIDE_TEAMS * turn + (uint32_t)i),
                                     stage, ring + i * L::total);
-            __syncthreads();
+            slot = team;
 #endif
-            if (warp != COPY_WARP)
+            kg_split_wait(barriers.landed[team] + slot, parity);
+            const uint8_t *const at = ring + slot * L::total;
+            const int first = 16 * S * stage + 2 * w, left = units - 2 * first;
+            if (copies) {
+            } else if (32 * S * (stage + 1) <= units) {
 #pragma unroll
-                for (int j = 0; j < S; j++) {
-                    const int group = S * stage + j, left = units - 32 * group - 4 * w;
-                    if (left <= 0)
-                        break;
-                    wide_fold<R, S>(ring + slot * L::total, j, x, 16 * group + 2 * w, w,
-                                    left, zero, tables, acc);
-                }
-#if KG_SPLIT_BARRIER
-            __syncwarp();
-            if (threadIdx.x % 32 == 0)
-                kg_split_arrive(released + slot);
-            slot += WIDE_TEAMS;
-            if (slot >= args.slots) {
-                slot -= args.slots;
-                parity ^= 1;
+                for (int j = 0; j < S; j++)
+                    wide_fold<W, S, true>(at, j, x, first + 16 * j, w, 4, zero, tables,
+                                          scales, acc);
+            } else {
+                for (int j = 0; j < S && left - 32 * j > 0; j++)
+                    wide_fold<W, S, false>(at, j, x, first + 16 * j, w, left - 32 * j,
+                                           zero, tables, scales, acc);
             }
-#else
-            __syncthreads();
-#endif
+            warp_arrive(barriers.released + slot);
+            slot += WIDE_TEAMS;
+            slot -= slot >= args.slots ? args.slots : 0;
+            parity ^= slot == team;
+            if (stage == 0 && tiles > 0)
+                store(turn - gridDim.x);
         }
-        wide_finish(p, find_wide(p, WIDE_TEAMS * turn + (uint32_t)team), q0, w, team,
-                    warp != COPY_WARP, sums, acc);
+        kg_split_wait(barriers.stored + team, (tiles + 1) % 2);
+        if (!copies) {
+            wide_put(sums, w, acc);
+            warp_arrive(barriers.put + team);
+        }
     }
+    if (tiles > 0)
+        store(blockIdx.x + (tiles - 1) * gridDim.x);
 }
 
 #endif

@@ -6,17 +6,22 @@
 #define KGATE_KERNELS_MMVQ_WIDE_SHARED_H
 
 #include "kernels/mmvq/tile.h"
+#include "kernels/mmvq/wide_readers.h"
 
 enum {
     WIDE_ROWS = 16, /* of w in a tile */
     WIDE_TEAMS = 2,
     TEAM_WARPS = 8,
     COPY_WARP = WIDE_TEAMS * TEAM_WARPS,
-    WIDE_THREADS = 32 * (COPY_WARP + 1),
-    WIDE_SLOTS = 8,  /* at most */
-    WIDE_PLANES = 4, /* at most */
-    SUM_KIND = 144,  /* floats of four units of a warp in the sums */
-    SUM_BYTES = TEAM_WARPS / 2 * 4 * SUM_KIND * 4, /* of a team */
+    WIDE_THREADS = 32 * (COPY_WARP + 4), /* registers are a warpgroup's */
+    WIDE_SLOTS = 8,                      /* at most */
+    WIDE_PLANES = 4,                     /* at most */
+    SUM_KIND = 144,                      /* floats of four units of a warp in the sums */
+    SUM_BYTES = TEAM_WARPS * 4 * SUM_KIND * 4, /* of a team */
+    Q_ROW = 80, /* of a pair of units of a row of q, spread over the banks */
+    Q_BYTES = 8 * Q_ROW,
+    SCALE_BYTES =
+        4 * 4 * WIDE_ROWS, /* of a warp, a scale for each of four units of its rows */
 };
 
 /* ---- shapes ---- */
@@ -46,17 +51,19 @@ struct wide_slot {
     static constexpr int total = at(R::PLANES);
 };
 
-/* Of the shared q, for each pair of units 2p, 2p + 1: codes by lane, then d, s and starts, by
-   column as lanes want them. */
+/* Of the shared q, for each pair of units 2p, 2p + 1: codes by lane, then d, s and addends, by
+   column as lanes want them. An addend takes the bits of DOT_ZERO off a dot, and what the
+   offset of all codes is in it. */
 template <class R>
 struct wide_x {
     enum {
-        INIT = (int)R::OFFSET != 0,
+        ADDEND = (int)R::OFFSET != 0,
         KINDS = (int)R::F::GROUP == 16 ? 2 : 1,
         CODE_BYTES = 512,
         FLOATS = 64,
         BYTES = CODE_BYTES +
-                FLOATS * (1 + ((int)R::F::MINIMUM != 0) + (INIT ? (int)KINDS : 0)),
+                FLOATS * (1 + ((int)R::F::MINIMUM != 0) + (ADDEND ? (int)KINDS : 0)),
+        FACTORS = (int)KINDS + ((int)R::F::MINIMUM != 0), /* of a unit */
     };
 };
 
@@ -65,7 +72,8 @@ template <class R, int S>
 static __device__ __host__ __forceinline__ int wide_front(int k)
 {
     const int stages = (k + 1024 * S - 1) / (1024 * S);
-    return 16 * S * stages * wide_x<R>::BYTES + WIDE_TEAMS * SUM_BYTES;
+    return 16 * S * stages * wide_x<R>::BYTES + WIDE_TEAMS * SUM_BYTES +
+           COPY_WARP * wide_x<R>::FACTORS * SCALE_BYTES;
 }
 
 /* ---- q ---- */
@@ -73,64 +81,79 @@ static __device__ __host__ __forceinline__ int wide_front(int k)
 template <class R>
 struct wide_shared {
     uint8_t *codes;
-    float *d, *s;
-    int *init;
+    float *d, *s, *addend;
 
     __device__ __forceinline__ wide_shared(uint8_t *x, int pairs)
     {
         codes = x;
         d = (float *)(x + pairs * wide_x<R>::CODE_BYTES);
         s = d + 16 * pairs;
-        init = (int *)(s + (R::F::MINIMUM ? 16 * pairs : 0));
+        addend = s + (R::F::MINIMUM ? 16 * pairs : 0);
     }
 };
 
+/* DOT_ZERO_F by 2^u. */
+static __device__ __forceinline__ float dot_zero(int u)
+{
+    return __uint_as_float((uint32_t)DOT_ZERO - ((uint32_t)u << 23));
+}
+
 /* Lane (n, t) has the codes of both units of a pair for row n of q; lane t of a row of w wants d, s
-   and starts of columns 2t and 2t + 1 of the first, then of the second. */
+   and addends of columns 2t and 2t + 1 of the first, then of the second. A warp's `room` has a
+   pair of units as they come, 16 bytes a lane, for load_x to pick from. */
 template <class R>
-static __device__ __forceinline__ void wide_load_q(const struct product_args &p,
-                                                   int64_t q0, int columns, int pairs,
-                                                   const struct wide_shared<R> &x)
+static __device__ __forceinline__ void
+wide_load_q(const struct product_args &p, int64_t q0, int columns, int pairs,
+            const struct wide_shared<R> &x, uint8_t *room)
 {
     using X = wide_x<R>;
+    constexpr int BATCH = 8;
     const int lane = threadIdx.x % 32, n = lane / 4, t = lane % 4, units = p.k / KG_UNIT;
     const int64_t row = q0 + n;
-    constexpr int BATCH = 4;
+    const uint8_t *const codes = (const uint8_t *)p.q + row * p.in + 16 * t;
+    const int to = 4 * (n / 2) + n % 2 + 2 * (t % 2);
+    uint8_t *const mine = room + Q_ROW * n;
 #pragma unroll 1
     for (int first = (int)threadIdx.x / 32; first < pairs; first += BATCH * COPY_WARP) {
-        uint32_t b[BATCH][2][2];
+        uint4 raw[BATCH];
         float d[BATCH], s[BATCH];
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
-            const int pair = first + k * COPY_WARP, mine = 2 * pair + t % 2;
-            const bool there = n < columns && mine < units;
-            for (int i = 0; i < 2; i++)
-                tile_codes<R>(p, row, n < columns && 2 * pair + i < units, 2 * pair + i,
-                              t, b[k][i]);
-            d[k] = there ? p.d[row * units + mine] : 0.0f;
-            s[k] = R::F::MINIMUM && there ? p.s[row * units + mine] : 0.0f;
+            const int pair = first + k * COPY_WARP, unit = 2 * pair + t % 2;
+            const bool there = n < columns && unit < units;
+            raw[k] = make_uint4(0, 0, 0, 0);
+            if (n < columns && 2 * pair + t / 2 < units)
+                raw[k] = kg_load_uint4(codes + 2 * KG_UNIT * pair);
+            d[k] = there ? p.d[row * units + unit] : 0.0f;
+            s[k] = R::F::MINIMUM && there ? p.s[row * units + unit] : 0.0f;
         }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
-            const int pair = first + k * COPY_WARP,
-                      to = 4 * (n / 2) + n % 2 + 2 * (t % 2);
+            const int pair = first + k * COPY_WARP;
+            uint32_t b[2][2];
             int start[2][2];
             if (pair >= pairs)
                 break;
+            __syncwarp();
+            *(uint4 *)(mine + 16 * t) = raw[k];
+            __syncwarp();
+            for (int i = 0; i < 2; i++)
+                load_x<R::MAP>(mine + KG_UNIT * i, t, b[i]);
             *(uint4 *)(x.codes + X::CODE_BYTES * pair + 16 * lane) =
-                make_uint4(b[k][0][0], b[k][0][1], b[k][1][0], b[k][1][1]);
+                make_uint4(b[0][0], b[0][1], b[1][0], b[1][1]);
             if (t < 2)
                 x.d[16 * pair + to] = d[k];
             if (R::F::MINIMUM && t >= 2)
                 x.s[16 * pair + to] = s[k];
-            if (X::INIT) {
+            if (X::ADDEND) {
                 for (int i = 0; i < 2; i++)
-                    tile_init<R>(b[k][i], start[i]);
-                const int kind = t / 2;
+                    tile_init<R>(b[i], start[i]);
+                const int kind = t / 2, u = R::SCALED ? 2 * (pair % 2) + t % 2 : 0;
+                const int one = kind ? start[0][1] : start[0][0],
+                          other = kind ? start[1][1] : start[1][0];
                 if (kind < X::KINDS)
-                    x.init[16 * (X::KINDS * pair + kind) + to] =
-                        t % 2 ? (kind ? start[1][1] : start[1][0])
-                              : (kind ? start[0][1] : start[0][0]);
+                    x.addend[16 * (X::KINDS * pair + kind) + to] =
+                        (float)((t % 2 ? other : one) - DOT_ZERO) - dot_zero(u);
             }
         }
     }

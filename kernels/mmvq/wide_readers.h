@@ -1,0 +1,67 @@
+/*
+ * What the wide product (wide.h) reads otherwise than readers.h: a W for each R, which is R where
+ * nothing else is said. More than R it has
+ *
+ *   MINUS    the second set of codes, e, is to be taken off the first
+ *   SCALED   codes of unit u of four are 2^u times what they should be, and so are their dots
+ */
+#ifndef KGATE_KERNELS_MMVQ_WIDE_READERS_H
+#define KGATE_KERNELS_MMVQ_WIDE_READERS_H
+
+#include "kernels/mmvq/readers.h"
+
+template <class R>
+struct wide_reader : R {
+    enum { MINUS = 0, SCALED = 0 };
+};
+
+/* E2M1: c has the positive weights, e what the negative ones are without their sign. Entries have no
+   top bit, so that the other set has 0 there. */
+template <class R>
+struct wide_e2m1 : R {
+    enum { MINUS = 1, SCALED = 0, OFFSET = 0 };
+    TABLES(0x03020100u, 0x0c080604u, 0x03020100u, 0x0c080604u)
+};
+template <>
+struct wide_reader<read_mxfp4> : wide_e2m1<read_mxfp4> {
+};
+template <>
+struct wide_reader<read_nvfp4> : wide_e2m1<read_nvfp4> {
+};
+template <>
+struct wide_reader<split_nvfp4> : wide_e2m1<split_nvfp4> {
+};
+
+/* As word_any, from `bit` bits behind the byte, before it if negative. */
+static __device__ __forceinline__ uint32_t bits_any(const uint8_t *smem, int at, int off,
+                                                    int bit)
+{
+    const int from = 8 * (at + (off & 3)) + bit;
+    const uint32_t *w = (const uint32_t *)(smem + (from >> 5) * 4 + (off & ~3));
+    return __funnelshift_r(w[0], w[1], (unsigned)from);
+}
+
+/* The third bit of unit u is brought to place 2 + u for all units at once, by the shift that the
+   word's place asks for anyway; so the other two go to u and u + 1. */
+template <>
+struct wide_reader<read_q3_k> : read_q3_k {
+    enum { MINUS = 0, SCALED = 1 };
+    CODES
+    {
+        (void)tables;
+        (void)e;
+        const int half = w & 1, high = at[0] + 110 * (w >> 1) + 4 * t;
+        const int low = high + 32 * half;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t q = word_any(smem, low, off[0] + 32 + 16 * i);
+            const uint32_t h = bits_any(smem, high, off[0] + 16 * i, half ? 2 : -2);
+            for (int u = 0; u < 4; u++) {
+                const uint32_t two = 0x03030303u << u;
+                c[u][i] = ((q >> u & two) | (h & ~two)) & 0x07070707u << u;
+            }
+        }
+    }
+};
+
+#endif
