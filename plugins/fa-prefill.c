@@ -571,7 +571,7 @@ static void plan_sharp(struct kg_plan *p)
     add(p, whole, run_shape, 0, "whole");
 }
 
-/* A tile has 128 keys; 80 with heads of 256. */
+/* A tile has 128 keys; 96, 80 and 64 with heads of 192, 256 and 512. */
 static void plan_wgmma(struct kg_plan *p)
 {
     static const struct {
@@ -589,7 +589,7 @@ static void plan_wgmma(struct kg_plan *p)
         {"81",      81,  81,  0,   false},
         {"80-160",  80,  160, 0,   false},
     };
-    static const int dims[] = {128, 64, 256};
+    static const int dims[] = {128, 64, 96, 192, 256, 512};
     char id[64], head[16] = "";
 
     for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
@@ -627,8 +627,8 @@ static void plan(struct kg_plan *p)
         KG_CELL_OPTIONAL, "bench.256-16x4-t2048");
     add(p, sharp(256, 16, 4, 4096, 4096, 0, wgmma), run_bench, KG_CELL_OPTIONAL,
         "bench.256-16x4-t4096");
-    add(p, sharp(512, 8, 1, 2048, 2048, 0, FLASH | SINGLE), run_bench, KG_CELL_OPTIONAL,
-        "bench.512-8x1-t2048");
+    add(p, sharp(512, 8, 1, 2048, 2048, 0, FLASH | SINGLE | wgmma), run_bench,
+        KG_CELL_OPTIONAL, "bench.512-8x1-t2048");
 }
 
 static const struct kg_section_param params[] = {

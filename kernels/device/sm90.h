@@ -4,9 +4,9 @@
  * For sm90_*.cu files of the CUDA provider; the emulated device has none of it.
  *
  * wgmma: D (64 x N, in registers) += A (64 x k) B (k x N), by the four warps of a
- * warpgroup together; k is 16 for half and bf16, 32 for bytes. N follows from the size of
- * d: 16, 32, 40, 64 or 128 registers are N = 32, 64, 80, 128, 256 (32 and 80 not for bytes).
- * Warp w has rows 16w .. 16w + 15; with g = lane / 4 and t = lane % 4,
+ * warpgroup together; k is 16 for half and bf16, 32 for bytes. N is twice the size of d:
+ * 64, 128 and 256; of half and bf16 also 32, 80, 96 and 192. Warp w has rows
+ * 16w .. 16w + 15; with g = lane / 4 and t = lane % 4,
  *
  *   d[4j], d[4j + 1]        row g,     columns 8j + 2t, 8j + 2t + 1
  *   d[4j + 2], d[4j + 3]    row g + 8, the same columns
@@ -268,12 +268,25 @@ static __device__ __forceinline__ uint64_t kg_wgmma_advance(uint64_t descriptor,
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "       \
     "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "        \
     "%32, %33, %34, %35, %36, %37, %38, %39}"
+#define KG_D_LIST_48                                                                     \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "       \
+    "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "        \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "        \
+    "%47}"
 #define KG_D_LIST_64                                                                     \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "       \
     "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "        \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "        \
     "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "        \
     "%62, %63}"
+#define KG_D_LIST_96                                                                     \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "       \
+    "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "        \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "        \
+    "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "        \
+    "%62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, "        \
+    "%77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, "        \
+    "%92, %93, %94, %95}"
 #define KG_D_LIST_128                                                                    \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "       \
     "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "        \
@@ -290,7 +303,9 @@ static __device__ __forceinline__ uint64_t kg_wgmma_advance(uint64_t descriptor,
 #define KG_D_16(c) KG_D_16_AT(c, 0)
 #define KG_D_32(c) KG_D_16_AT(c, 0), KG_D_16_AT(c, 16)
 #define KG_D_40(c) KG_D_32(c), KG_D_4(c, 32), KG_D_4(c, 36)
+#define KG_D_48(c) KG_D_32(c), KG_D_16_AT(c, 32)
 #define KG_D_64(c) KG_D_32(c), KG_D_16_AT(c, 32), KG_D_16_AT(c, 48)
+#define KG_D_96(c) KG_D_64(c), KG_D_16_AT(c, 64), KG_D_16_AT(c, 80)
 #define KG_D_128(c)                                                                      \
     KG_D_64(c), KG_D_16_AT(c, 64), KG_D_16_AT(c, 80), KG_D_16_AT(c, 96),                 \
         KG_D_16_AT(c, 112)
@@ -338,11 +353,15 @@ KG_WGMMA_BYTE(kg_wgmma_s8, 64, 32, "r", int, "s32", "s8.s8", "", 32, 33, 34)
 KG_WGMMA_BYTE(kg_wgmma_e4m3, 64, 32, "f", float, "f32", "e4m3.e4m3", ", 1, 1", 32, 33, 34)
 KG_WGMMA_HALF(kg_wgmma_f16, 80, 40, "f16.f16", 40, 41, 42, 43, 44, 45, 46)
 KG_WGMMA_HALF(kg_wgmma_bf16, 80, 40, "bf16.bf16", 40, 41, 42, 43, 44, 45, 46)
+KG_WGMMA_HALF(kg_wgmma_f16, 96, 48, "f16.f16", 48, 49, 50, 51, 52, 53, 54)
+KG_WGMMA_HALF(kg_wgmma_bf16, 96, 48, "bf16.bf16", 48, 49, 50, 51, 52, 53, 54)
 KG_WGMMA_HALF(kg_wgmma_f16, 128, 64, "f16.f16", 64, 65, 66, 67, 68, 69, 70)
 KG_WGMMA_HALF(kg_wgmma_bf16, 128, 64, "bf16.bf16", 64, 65, 66, 67, 68, 69, 70)
 KG_WGMMA_BYTE(kg_wgmma_s8, 128, 64, "r", int, "s32", "s8.s8", "", 64, 65, 66)
 KG_WGMMA_BYTE(kg_wgmma_e4m3, 128, 64, "f", float, "f32", "e4m3.e4m3", ", 1, 1", 64, 65,
               66)
+KG_WGMMA_HALF(kg_wgmma_f16, 192, 96, "f16.f16", 96, 97, 98, 99, 100, 101, 102)
+KG_WGMMA_HALF(kg_wgmma_bf16, 192, 96, "bf16.bf16", 96, 97, 98, 99, 100, 101, 102)
 KG_WGMMA_HALF(kg_wgmma_f16, 256, 128, "f16.f16", 128, 129, 130, 131, 132, 133, 134)
 KG_WGMMA_HALF(kg_wgmma_bf16, 256, 128, "bf16.bf16", 128, 129, 130, 131, 132, 133, 134)
 KG_WGMMA_BYTE(kg_wgmma_s8, 256, 128, "r", int, "s32", "s8.s8", "", 128, 129, 130)

@@ -62,8 +62,7 @@ enum kg_prefill_arm {
     KG_PREFILL_SINGLE_BF16 = 3, /* each half of the block's warps has half of head_dim, so
                                   that wide heads take one pass; head_dim 256 and 512 */
     KG_PREFILL_SINGLE_F16 = 4,
-    KG_PREFILL_WGMMA_BF16 = 5, /* wgmma, on a workspace; head_dim 64, 128 and 256,
-                                  sm_90a */
+    KG_PREFILL_WGMMA_BF16 = 5, /* wgmma, on a workspace; sm_90a */
     KG_PREFILL_WGMMA_F16 = 6,
 };
 
