@@ -24,11 +24,13 @@ __global__ void copy_kernel(uint4 *__restrict__ to, const uint4 *__restrict__ fr
         to[at] = from[at];
 }
 
-/* One wave of blocks, eight loads of a thread in flight. */
+/* One wave of blocks, eight loads of a thread in flight. One addition to memory a block: those of
+   all warps, at one address, take longer than to read a few megabytes. */
 __global__ void read_sweep_kernel(const uint4 *__restrict__ from, int64_t n_words,
                                   uint32_t *sum)
 {
     constexpr int loads = 8;
+    KG_SHARED(uint32_t, of_warps, [block_threads / 32]);
     const int64_t step = (int64_t)gridDim.x * block_threads;
     int64_t at = (int64_t)blockIdx.x * block_threads + threadIdx.x;
     uint32_t s = 0;
@@ -48,7 +50,14 @@ __global__ void read_sweep_kernel(const uint4 *__restrict__ from, int64_t n_word
     for (int o = 16; o > 0; o >>= 1)
         s += __shfl_xor_sync(0xffffffffu, s, o);
     if (threadIdx.x % 32 == 0)
-        atomicAdd(sum, s);
+        of_warps[threadIdx.x / 32] = s;
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return;
+    s = 0;
+    for (int i = 0; i < block_threads / 32; i++)
+        s += of_warps[i];
+    atomicAdd(sum, s);
 }
 
 __global__ void empty_kernel()
