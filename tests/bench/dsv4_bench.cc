@@ -1,0 +1,316 @@
+/*
+ * dsv4_bench: the kernels of a DeepSeek-V4 expert of a provider, timed outside of the gate.
+ *
+ *   dsv4_bench PROVIDER.so [FILTER]
+ *
+ * A product's line: the median and the least of 15 runs of a graph of launches that take turns on
+ * copies of the weights, together more than twice the L2, divided by the number of launches; the
+ * activations stay the same. `read` is that of a kernel that only reads the weights and
+ * their scales, measured likewise and by bytes of 4.17 TB/s. `differ`: outputs whose bits are not
+ * those of the ordered form, which must be 0. FILTER: only lines that contain it.
+ */
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+
+#include "kgate/kernels.h"
+
+static const kg_provider *pv;
+static CUstream_st *stream;
+static std::string filter;
+static int wrong;
+
+static const char *const kinds[] = {"nvfp4", "mxfp4"};
+static const char *const forms[] = {"auto", "ordered", "rows8", "tiles"};
+static const size_t together = 160u << 20; /* bytes of the copies */
+
+static void must(int rc, const char *what)
+{
+    if (rc == KG_OK)
+        return;
+    fprintf(stderr, "%s: %d %s\n", what, rc, pv->device->last_error());
+    exit(1);
+}
+
+static uint64_t state = 88172645463325252ull;
+
+static uint32_t rnd(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 16);
+}
+
+/* Device memory that goes with its owner. */
+struct memory {
+    void *p = nullptr;
+    explicit memory(size_t bytes)
+    {
+        must(pv->device->alloc(&p, bytes + 256), "alloc");
+        must(pv->device->fill(p, 0xff, bytes + 256), "fill");
+    }
+    template <typename T>
+    explicit memory(const std::vector<T> &from) : memory(from.size() * sizeof(T))
+    {
+        must(pv->device->upload(p, from.data(), from.size() * sizeof(T)), "upload");
+    }
+    memory(const memory &) = delete;
+    memory(memory &&other) noexcept : p(other.p)
+    {
+        other.p = nullptr;
+    }
+    ~memory()
+    {
+        if (p)
+            pv->device->release(p);
+    }
+};
+
+struct timing {
+    double median, least;
+};
+
+/* Microseconds of one launch; `launch` takes the number of the copy. */
+static timing time_us(int copies, const std::function<int(int)> &launch)
+{
+    const kg_device_ops *d = pv->device;
+    CUgraphExec_st *graph;
+    CUevent_st *from, *to;
+    must(launch(0), "launch");
+    must(d->sync(stream), "sync");
+    must(d->graph_begin(stream), "graph_begin");
+    for (int i = 0; i < copies; i++)
+        must(launch(i), "launch");
+    must(d->graph_end(stream, &graph), "graph_end");
+    must(d->event_create(&from), "event");
+    must(d->event_create(&to), "event");
+    std::vector<double> samples;
+    for (int i = 0; i < 17; i++) {
+        double us;
+        must(d->event_record(from, stream), "record");
+        must(d->graph_launch(graph, stream), "graph_launch");
+        must(d->event_record(to, stream), "record");
+        must(d->sync(stream), "sync");
+        must(d->event_elapsed_us(from, to, &us), "elapsed");
+        if (i >= 2)
+            samples.push_back(us / copies);
+    }
+    std::sort(samples.begin(), samples.end());
+    d->graph_destroy(graph);
+    d->event_destroy(from);
+    d->event_destroy(to);
+    return {samples[samples.size() / 2], samples[0]};
+}
+
+/* A bell curve with some values far out, as activations have. */
+static std::vector<float> bell(size_t n)
+{
+    std::vector<float> x(n);
+    for (float &v : x) {
+        v = 0;
+        for (int i = 0; i < 6; i++)
+            v += (float)(int32_t)(rnd() << 8) * 0x1p-31f;
+    }
+    return x;
+}
+
+static std::vector<uint8_t> random_bytes(size_t n, int from, int count)
+{
+    std::vector<uint8_t> bytes(n);
+    for (uint8_t &b : bytes)
+        b = (uint8_t)(from + (int)(rnd() % (uint32_t)count));
+    return bytes;
+}
+
+struct weights {
+    int kind;
+    int64_t n, k;
+    std::vector<memory> w, ws;
+
+    weights(int kind_, int64_t n_, int64_t k_) : kind(kind_), n(n_), k(k_)
+    {
+        const size_t bytes = (size_t)(n * k / 2);
+        const int64_t group = kind == KG_DSV4_NVFP4 ? 16 : 32;
+        const std::vector<uint8_t> codes = random_bytes(bytes, 0, 256);
+        const std::vector<uint8_t> scales =
+            kind == KG_DSV4_NVFP4 ? random_bytes((size_t)(n * k / group), 0x28, 32)
+                                  : random_bytes((size_t)(n * k / group), 120, 8);
+        for (size_t i = 0; i < together / bytes + 1; i++) {
+            w.emplace_back(codes);
+            ws.emplace_back(scales);
+        }
+    }
+    int copies() const
+    {
+        return (int)w.size();
+    }
+    size_t bytes() const
+    {
+        return (size_t)(n * k / 2 + n * k / (kind == KG_DSV4_NVFP4 ? 16 : 32));
+    }
+};
+
+static double read_us(const weights &w)
+{
+    memory all(w.bytes() * (size_t)w.copies()), sum(4);
+    return time_us(w.copies(),
+                   [&](int i) {
+                       return pv->ceiling->read_sweep(
+                           (char *)all.p + w.bytes() / 256 * 256 * (size_t)i,
+                           w.bytes() / 256 * 256, (uint32_t *)sum.p, stream);
+                   })
+        .median;
+}
+
+static void product(const weights &w, double read, int form, int64_t m)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s %-7s %4lld x %4lld x %4lld", kinds[w.kind],
+             forms[form], (long long)m, (long long)w.n, (long long)w.k);
+    if (std::string(name).find(filter) == std::string::npos)
+        return;
+    const kg_dsv4_ops *ops = pv->dsv4;
+    const memory x(bell((size_t)(m * w.k))), codes((size_t)(m * w.k)),
+        scales((size_t)(m * w.k / 32)), y((size_t)(m * w.n * 4));
+    size_t need;
+    must(ops->gemm_scratch(w.kind, form, m, w.n, w.k, &need), "scratch");
+    const memory scratch(need);
+    must(ops->act_quant((float *)x.p, (uint8_t *)codes.p, (float *)scales.p, m, w.k,
+                        stream),
+         "act_quant");
+    const auto launch = [&](int f, int i) {
+        return ops->gemm(w.kind, f, (uint8_t *)codes.p, (float *)scales.p,
+                         (uint8_t *)w.w[(size_t)i].p, (uint8_t *)w.ws[(size_t)i].p,
+                         0.0123f, (float *)y.p, m, w.n, w.k, scratch.p, need, stream);
+    };
+    const auto result = [&](int f) {
+        std::vector<uint32_t> bits((size_t)(m * w.n));
+        must(pv->device->sync(stream), "sync");
+        must(pv->device->fill(y.p, 0xff, bits.size() * 4), "fill");
+        must(launch(f, 0), "gemm");
+        must(pv->device->sync(stream), "sync");
+        must(pv->device->download(bits.data(), y.p, bits.size() * 4), "download");
+        return bits;
+    };
+    const std::vector<uint32_t> want = result(KG_DSV4_ORDERED);
+    const auto differ = [&](const std::vector<uint32_t> &got) {
+        size_t n = 0;
+        for (size_t i = 0; i < want.size(); i++)
+            n += got[i] != want[i] ? 1 : 0;
+        return n;
+    };
+    size_t n = differ(result(form));
+    const timing t = time_us(w.copies(), [&](int i) { return launch(form, i); });
+    /* and what the last of many launches in a row left there */
+    std::vector<uint32_t> last(want.size());
+    must(pv->device->download(last.data(), y.p, last.size() * 4), "download");
+    n += differ(last);
+    printf("%s  %7.2f us (least %7.2f)  read %5.2f (x%.2f), by bytes %5.2f (x%.2f)  "
+           "differ %zu\n",
+           name, t.median, t.least, read, t.median / read, (double)w.bytes() / 4.17e6,
+           t.median / ((double)w.bytes() / 4.17e6), n);
+    fflush(stdout);
+    wrong += n != 0;
+}
+
+static void products(int kind, int64_t n, int64_t k,
+                     const std::vector<std::pair<int, int64_t>> &list)
+{
+    const weights w(kind, n, k);
+    const double read = read_us(w);
+    for (const auto &entry : list)
+        product(w, read, entry.first, entry.second);
+}
+
+/* Element by element: `in` and `out` bytes a launch. */
+static void elements(const char *name, size_t in, size_t out,
+                     const std::function<int(char *, char *)> &launch)
+{
+    if (std::string(name).find(filter) == std::string::npos)
+        return;
+    const int copies = (int)(together / (in + out)) + 1;
+    const memory from((in + 256) * (size_t)copies), to((out + 256) * (size_t)copies);
+    must(pv->device->fill(from.p, 0x3e, in * (size_t)copies), "fill");
+    const timing t = time_us(copies, [&](int i) {
+        return launch((char *)from.p + in * (size_t)i, (char *)to.p + out * (size_t)i);
+    });
+    printf("%-32s  %7.2f us (least %7.2f)  by bytes %5.2f\n", name, t.median, t.least,
+           (double)(in + out) / 4.17e6);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: dsv4_bench PROVIDER.so [FILTER]\n");
+        return 2;
+    }
+    void *so = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    pv = so ? (const kg_provider *)dlsym(so, KG_PROVIDER_SYMBOL) : nullptr;
+    if (!pv || !pv->dsv4 || !pv->ceiling) {
+        fprintf(stderr, "%s: %s\n", argv[1], so ? "no such tables" : dlerror());
+        return 2;
+    }
+    int n = 0;
+    if (pv->device->count(&n) != KG_OK || n == 0) {
+        fprintf(stderr, "no device\n");
+        return 77;
+    }
+    kg_open_options options = {};
+    options.size = sizeof options;
+    must(pv->device->open(&options), "open");
+    must(pv->device->stream_create(&stream), "stream");
+    filter = argc > 2 ? argv[2] : "";
+    const int rows8 = KG_DSV4_ROWS8, tiles = KG_DSV4_TILES;
+
+    products(KG_DSV4_NVFP4, 2048, 4096,
+             {
+                 {rows8, 1  },
+                 {rows8, 8  },
+                 {rows8, 64 },
+                 {tiles, 64 },
+                 {tiles, 512}
+    });
+    products(KG_DSV4_NVFP4, 4096, 2048,
+             {
+                 {rows8, 8  },
+                 {tiles, 512}
+    });
+    products(KG_DSV4_MXFP4, 2048, 4096,
+             {
+                 {rows8, 1  },
+                 {rows8, 8  },
+                 {rows8, 64 },
+                 {tiles, 512}
+    });
+    products(KG_DSV4_MXFP4, 4096, 2048,
+             {
+                 {rows8, 8  },
+                 {tiles, 512}
+    });
+    products(KG_DSV4_NVFP4, 3072, 7168,
+             {
+                 {rows8, 8  },
+                 {tiles, 512}
+    });
+    elements("act_quant 512 x 4096", 512 * 4096 * 4, 512 * 4096 + 512 * 32 * 4,
+             [](char *from, char *to) {
+                 return pv->dsv4->act_quant((float *)from, (uint8_t *)to,
+                                            (float *)(to + 512 * 4096), 512, 4096,
+                                            stream);
+             });
+    elements("swiglu 512 x 2048", 2 * 512 * 2048 * 4, 512 * 2048 * 4,
+             [](char *from, char *to) {
+                 return pv->dsv4->swiglu((float *)from, (float *)from + 512 * 2048,
+                                         nullptr, 10.0f, (float *)to, 512, 2048, stream);
+             });
+    return wrong != 0;
+}
