@@ -8,8 +8,10 @@
  * the quotient is exact, and E4M3's own saturation is the clamp to +-448. The maximum is
  * exact, hence free of order.
  *
- * A lane holds four of a block's 128 values: a 16-byte load and a 4-byte store.
+ * A lane holds four of a block's 128 values: a 16-byte load and a 4-byte store. Launches overlap
+ * (device/overlap.h), by no more than their starts.
  */
+#include "kernels/device/overlap.h"
 #include "kernels/dsv4/launch.h"
 
 static constexpr int WARPS = 4;
@@ -44,6 +46,8 @@ static __global__ void act_quant_kernel(const float *x, uint8_t *codes, float *s
     const int64_t first = ((int64_t)blockIdx.x * WARPS + threadIdx.x / 32) * BLOCKS;
     float4 v[BLOCKS];
     float amax[BLOCKS];
+    kg_grid_wait();
+    kg_grid_release();
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) /* the last one again beyond the end */
         v[b] = kg_load_float4(
@@ -89,8 +93,8 @@ int kg_dsv4_act_quant(const float *x, uint8_t *codes, float *scales, int64_t m, 
     const unsigned grid = blocks_for(blocks, WARPS * BLOCKS);
     if (!aligned16(x) || !aligned16(codes) || !aligned16(scales) || !grid)
         return KG_E_INVALID;
-    return KG_LAUNCH(stream, grid, 32 * WARPS, 0, act_quant_kernel, x, codes, scales,
-                     blocks);
+    return KG_LAUNCH_OVERLAPPED(stream, grid, 32 * WARPS, 0, act_quant_kernel, x, codes,
+                                scales, blocks);
 }
 
 int kg_dsv4_to_bf16(const float *x, uint16_t *x16, int64_t count,

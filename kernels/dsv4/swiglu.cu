@@ -5,7 +5,9 @@
  *
  * The gate has no lower limit. Both limits come before silu. Order: kg_siluf, times up,
  * times the row's weight, each rounded. NaN stays NaN: hence comparisons and not fminf.
+ * Launches overlap (device/overlap.h), by no more than their starts.
  */
+#include "kernels/device/overlap.h"
 #include "kernels/dsv4/launch.h"
 
 #ifdef KG_PLANTED_SWIGLU /* a test's wrong version of the function below */
@@ -25,6 +27,8 @@ static __global__ void swiglu_kernel(const float *gate, const float *up,
 {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int64_t row = blockIdx.y;
+    kg_grid_wait();
+    kg_grid_release();
     if (i >= n)
         return;
     float value = swiglu_value(gate[row * n + i], up[row * n + i], limit);
@@ -40,6 +44,8 @@ static __global__ void swiglu4_kernel(const float *gate, const float *up,
 {
     const int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
     const int64_t row = blockIdx.y;
+    kg_grid_wait();
+    kg_grid_release();
     if (i >= n)
         return;
     const float4 g = kg_load_float4(gate + row * n + i);
@@ -71,8 +77,8 @@ int kg_dsv4_swiglu(const float *gate, const float *up, const float *row_weight,
         (row_weight && (uintptr_t)row_weight % 4 != 0))
         return KG_E_INVALID;
     if (n % 4 == 0)
-        return KG_LAUNCH(stream, dim3(blocks_for(n, 1024), (unsigned)m), 256, 0,
-                         swiglu4_kernel, gate, up, row_weight, limit, h, n);
-    return KG_LAUNCH(stream, dim3(blocks_for(n, 256), (unsigned)m), 256, 0, swiglu_kernel,
-                     gate, up, row_weight, limit, h, n);
+        return KG_LAUNCH_OVERLAPPED(stream, dim3(blocks_for(n, 1024), (unsigned)m), 256,
+                                    0, swiglu4_kernel, gate, up, row_weight, limit, h, n);
+    return KG_LAUNCH_OVERLAPPED(stream, dim3(blocks_for(n, 256), (unsigned)m), 256, 0,
+                                swiglu_kernel, gate, up, row_weight, limit, h, n);
 }
