@@ -102,19 +102,34 @@ struct product {
 };
 
 static const struct product products[] = {
-    {"m1",   16, 1,  80,  1152},
-    {"m8",   16, 8,  136, 2176},
-    {"m9",   16, 9,  72,  1152},
-    {"m17",  16, 17, 100, 2432},
-    {"m65",  16, 65, 144, 640 },
-    {"m1",   32, 1,  80,  1152},
-    {"m8",   32, 8,  136, 4352},
-    {"m9",   32, 9,  72,  1152},
-    {"m17",  32, 17, 100, 2432},
-    {"m65",  32, 65, 144, 640 },
+    {"m1",    16, 1,  80,  1152},
+    {"m8",    16, 8,  136, 2176},
+    {"m9",    16, 9,  72,  1152},
+    {"m17",   16, 17, 100, 2432},
+    {"m65",   16, 65, 144, 640 },
+    {"m1",    32, 1,  80,  1152},
+    {"m8",    32, 8,  136, 4352},
+    {"m9",    32, 9,  72,  1152},
+    {"m17",   32, 17, 100, 2432},
+    {"m65",   32, 65, 144, 640 },
  /* three groups in a partial sum */
-    {"deep", 16, 10, 24,  4480},
-    {"deep", 32, 10, 24,  8320},
+    {"deep",  16, 10, 24,  4480},
+    {"deep",  32, 10, 24,  8320},
+ /* those that rows8 knows when it is compiled */
+    {"k2048", 16, 9,  24,  2048},
+    {"k2048", 32, 9,  24,  2048},
+    {"k3072", 16, 9,  24,  3072},
+    {"k3072", 32, 9,  24,  3072},
+    {"k4096", 16, 9,  24,  4096},
+    {"k4096", 32, 9,  24,  4096},
+};
+
+/* The same for groups that need their order; "order" itself is of another k. */
+static const struct product orders[] = {
+    {"order",       16, 0, 0, 768 },
+    {"order",       32, 0, 0, 768 },
+    {"order-k2048", 16, 0, 0, 2048},
+    {"order-k2048", 32, 0, 0, 2048},
 };
 
 static void describe(struct kg_cell *cell, const struct kg_dsv4_weights *w, int64_t m)
@@ -175,7 +190,7 @@ static void run_order(struct kg_cell *cell, const void *row)
 {
     const struct product *p = row;
     enum { M = 70, N = 48 };
-    const int64_t k = 768, g = p->group;
+    const int64_t k = p->k, g = p->group;
     struct kg_dsv4_weights w = kg_dsv4_weights_made(cell, p->group, N, k, 2);
     struct kg_dsv4_act act = {NULL, kg_alloc(cell, (size_t)(M * k)),
                               kg_alloc(cell, (size_t)(M * k / 32)), M, k};
@@ -432,7 +447,6 @@ void kg_dsv4_plan_synthetic(struct kg_plan *plan)
         {"act-quant.floor", run_act_floor, false},
         {"act-quant.ties",  run_act_ties,  false},
         {"swiglu.lanes",    run_lanes,     false},
-        {"gemm.order",      run_order,     true },
         {"gemm.codes",      run_codes,     true },
         {"gemm.scales",     run_scales,    true },
         {"gemm.zero-block", run_zero,      true },
@@ -452,6 +466,12 @@ void kg_dsv4_plan_synthetic(struct kg_plan *plan)
             &(struct kg_cell_spec){NULL, run_shape, &products[i], NULL, KG_CELL_ORDERED},
             "dsv4-native.gemm.%s.%s", products[i].id,
             products[i].group == 16 ? "nvfp4" : "mxfp4");
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++)
+        kg_plan_addf(
+            plan,
+            &(struct kg_cell_spec){NULL, run_order, &orders[i], NULL, KG_CELL_ORDERED},
+            "dsv4-native.gemm.%s.%s", orders[i].id,
+            orders[i].group == 16 ? "nvfp4" : "mxfp4");
     kg_dsv4_plan_special(plan);
     kg_dsv4_plan_bench(plan);
 }

@@ -6,7 +6,7 @@
  * block gets all of them, at the same place. Once a launch:
  *
  *   kg_multicast_begin     all threads; `arrival`, in shared memory, will get `bytes` in all
- *   kg_multicast_meet      all threads: the other blocks have begun too
+ *   kg_multicast_meet      all threads, not all at one time: the other blocks have begun too
  *   kg_multicast_copy      one thread, for copies rank, rank + ranks, ...; addresses and bytes
  *                          are multiples of 16
  *   kg_multicast_wait      all threads: all copies are there, for the thread that waited
@@ -50,12 +50,15 @@ static __device__ __forceinline__ void kg_multicast_begin(uint64_t *arrival, int
                      "r"(bytes)
                      : "memory");
     }
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    if (kg_multicast_ranks() > 1)
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
 static __device__ __forceinline__ void kg_multicast_meet(void)
 {
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    if (kg_multicast_ranks() >
+        1) /* of a block alone it would be a barrier of all threads */
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 static __device__ __forceinline__ void kg_multicast_copy(void *to, const void *from,

@@ -69,17 +69,30 @@ static __device__ __forceinline__ void x_halves(uint32_t codes, uint32_t x[2])
     x[1] = kg_e4m3x2_to_half2(pairs >> 16);
 }
 
-/* Eight nibbles as halves that read 2^-14 times their values: an E2M1 code is a half without
-   its lowest eight bits, subnormals included. Pairs of nibbles 0 and 2, 4 and 6, 1 and 3, 5
-   and 7. */
+/* Eight nibbles as the high bytes of halves that read 2^-14 times their values: an E2M1 code is a
+   half without its lowest eight bits, subnormals included. Nibbles 0, 2, 4, 6 and 1, 3, 5, 7. */
+static __device__ __forceinline__ void w_bytes(uint32_t nibbles, uint32_t *even,
+                                               uint32_t *odd)
+{
+    *even = (nibbles << 1 & 0x0e0e0e0eu) | (nibbles << 4 & 0x80808080u);
+    *odd = (nibbles >> 3 & 0x0e0e0e0eu) | (nibbles & 0x80808080u);
+}
+
+/* Four such bytes as two pairs of halves. */
+static __device__ __forceinline__ void halves_of_bytes(uint32_t bytes, uint32_t *first,
+                                                       uint32_t *second)
+{
+    *first = __byte_perm(bytes, 0, 0x1404);
+    *second = __byte_perm(bytes, 0, 0x3424);
+}
+
+/* Eight nibbles as pairs of halves: 0 and 2, 4 and 6, 1 and 3, 5 and 7. */
 static __device__ __forceinline__ void w_halves(uint32_t nibbles, uint32_t w[4])
 {
-    const uint32_t even = (nibbles << 1 & 0x0e0e0e0eu) | (nibbles << 4 & 0x80808080u);
-    const uint32_t odd = (nibbles >> 3 & 0x0e0e0e0eu) | (nibbles & 0x80808080u);
-    w[0] = __byte_perm(even, 0, 0x1404);
-    w[1] = __byte_perm(even, 0, 0x3424);
-    w[2] = __byte_perm(odd, 0, 0x1404);
-    w[3] = __byte_perm(odd, 0, 0x3424);
+    uint32_t even, odd;
+    w_bytes(nibbles, &even, &odd);
+    halves_of_bytes(even, &w[0], &w[1]);
+    halves_of_bytes(odd, &w[2], &w[3]);
 }
 
 static __device__ __forceinline__ float half_at(uint32_t bits)

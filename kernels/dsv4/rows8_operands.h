@@ -5,14 +5,18 @@
 #ifndef KGATE_KERNELS_DSV4_ROWS8_OPERANDS_H
 #define KGATE_KERNELS_DSV4_ROWS8_OPERANDS_H
 
+#include "kernels/device/multicast.h"
+#include "kernels/device/overlap.h"
+#include "kernels/device/split_barrier.h"
 #include "kernels/dsv4/launch.h"
 
 namespace
 {
 
-constexpr int COLS = 16, ROWS = 8, WARPS = 16, THREADS = 32 * WARPS;
-constexpr int PIECES = 2;                   /* of w */
-constexpr int SUM_STRIDE = COLS * ROWS + 8; /* floats of a warp's sums */
+constexpr int COLS = 16, ROWS = 8, WARPS = 8, THREADS = 32 * WARPS;
+/* floats from a row of a warp's sums to the next, and from a warp to the next: four rows that
+   are stored together are 8 banks apart, two warps that are read together 16 */
+constexpr int SUM_ROW = 20, SUM_STRIDE = ROWS * SUM_ROW + 16;
 
 /* Rows in shared memory are longer than their data by as much as puts the 8 rows that a warp
    reads together into different banks. The weight scales of columns g and g + 8 are a pair;
@@ -40,36 +44,29 @@ struct layout {
     }
 };
 
-/* k: a constant if FULL. */
-template <int KIND, int ROUNDS, bool FULL>
-__device__ __forceinline__ int k_of(const struct gemm_args &a)
-{
-    return FULL ? ROUNDS * KG_DSV4_PARTS * recipe<KIND>::GROUP : (int)a.k;
-}
-
 /* Scales that a thread holds until it may wait for them. A warp has 16 groups of all columns
-   at a time, a lane 8 of them of one. Of the activation scales a warp has a row. */
-template <int KIND, int ROUNDS, bool FULL>
+   at a time, a lane 8 of them of one. Of the activation scales a warp has a row. K: of the product
+   if it is known, else 0. */
+template <int KIND, int K>
 struct held_scales {
-    static constexpr int K_MOST =
-        FULL ? ROUNDS * KG_DSV4_PARTS * recipe<KIND>::GROUP : 9216;
-    static constexpr int CHUNKS = (K_MOST / recipe<KIND>::GROUP + 255) / 256;
+    static constexpr int K_MOST = K != 0 ? K : 9216;
+    static constexpr int AT_A_TIME = 16 * WARPS;
+    static constexpr int CHUNKS =
+        (K_MOST / recipe<KIND>::GROUP + AT_A_TIME - 1) / AT_A_TIME;
     static constexpr int BLOCKS = (K_MOST / 128 + 31) / 32;
     uint32_t words[CHUNKS][2];
     uint32_t bits[BLOCKS];
 };
 
-template <int KIND, int ROUNDS, bool FULL>
-__device__ __forceinline__ void
-request_scales(const struct gemm_args &a, int k, unsigned col0, unsigned row0,
-               struct held_scales<KIND, ROUNDS, FULL> &held)
+template <int KIND, int K>
+__device__ __forceinline__ void request_weight_scales(const struct gemm_args &a, int k,
+                                                      unsigned col0,
+                                                      struct held_scales<KIND, K> &held)
 {
-    const int groups = k / recipe<KIND>::GROUP, blocks = k / 128;
+    const int groups = k / recipe<KIND>::GROUP;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const unsigned col = min(col0 + lane / 2, (unsigned)a.n - 1);
-    const unsigned row = min(row0 + warp % ROWS, (unsigned)a.m - 1);
     const uint8_t *ws = a.ws + (int64_t)col * groups;
-    const uint32_t *bits = (const uint32_t *)a.scales + (int64_t)row * blocks;
 #pragma unroll
     for (int c = 0; c < held.CHUNKS; c++)
 #pragma unroll
@@ -78,17 +75,26 @@ request_scales(const struct gemm_args &a, int k, unsigned col0, unsigned row0,
             if (at < groups)
                 held.words[c][h] = kg_load_u32(ws + at);
         }
+}
+
+template <int KIND, int K>
+__device__ __forceinline__ void request_factors(const struct gemm_args &a, int k,
+                                                unsigned row0,
+                                                struct held_scales<KIND, K> &held)
+{
+    const int blocks = k / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned row = min(row0 + warp % ROWS, (unsigned)a.m - 1);
+    const uint32_t *bits = (const uint32_t *)a.scales + (int64_t)row * blocks;
 #pragma unroll
     for (int i = 0; i < held.BLOCKS; i++) /* beyond the end: one that is there */
         held.bits[i] = bits[min(lane + 32 * i, blocks - 1)];
 }
 
 /* Stores the weight scales as f32. False if the tile must be summed in order. */
-template <int KIND, int ROUNDS, bool FULL>
+template <int KIND, int K>
 __device__ __forceinline__ bool
 store_weight_scales(const struct gemm_args &a, const struct layout<KIND> &l, int k,
-                    const struct held_scales<KIND, ROUNDS, FULL> &held,
-                    unsigned char *shared)
+                    const struct held_scales<KIND, K> &held, unsigned char *shared)
 {
     const int groups = k / recipe<KIND>::GROUP;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -125,10 +131,10 @@ store_weight_scales(const struct gemm_args &a, const struct layout<KIND> &l, int
 }
 
 /* Stores the activation scales as factors. False if the tile must be summed in order. */
-template <int KIND, int ROUNDS, bool FULL>
-__device__ __forceinline__ bool
-store_factors(const struct layout<KIND> &l, int k,
-              const struct held_scales<KIND, ROUNDS, FULL> &held, unsigned char *shared)
+template <int KIND, int K>
+__device__ __forceinline__ bool store_factors(const struct layout<KIND> &l, int k,
+                                              const struct held_scales<KIND, K> &held,
+                                              unsigned char *shared)
 {
     const int blocks = k / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t smallest = held.bits[0], largest = held.bits[0], mantissas = held.bits[0];
@@ -153,41 +159,45 @@ store_factors(const struct layout<KIND> &l, int k,
     return halves_carry(smallest, largest) && (mantissas & 0x7fffffu) == 0;
 }
 
-/* Requests all codes, unless the blocks of a cluster get them `together`, then the pieces of w.
-   Columns beyond the end are the last one again. */
+/* Requests all weights, which arrive `there`. Columns beyond the end are the last one again. */
 template <int KIND>
 __device__ __forceinline__ void
-request_operands(const struct gemm_args &a, const struct layout<KIND> &l, int k,
-                 unsigned col0, unsigned row0, bool together, unsigned char *shared)
+request_weights(const struct gemm_args &a, const struct layout<KIND> &l, int k,
+                unsigned col0, unsigned char *shared, uint64_t *there)
 {
-    constexpr int PART = 16 * recipe<KIND>::GROUP / 2; /* bytes of a part of a column */
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const unsigned col = min(col0 + warp, (unsigned)a.n - 1);
-    const uint8_t *w = a.w + (int64_t)col * (k / 2);
-    unsigned char *w_here = shared + warp * l.w_stride;
-    const unsigned row = warp / 2;
-    const uint8_t *codes = a.codes + (int64_t)(row0 + row) * k;
-    unsigned char *codes_here = shared + l.codes_at + row * l.code_stride;
-    const int half = (int)threadIdx.x % 64 * 16;
-    if (!together && row0 + row < a.m)
-#pragma unroll 4
-        for (int at = 0; at < k; at += 64 * 16)
-            if (at + half < k)
-                kg_cp_async_16(codes_here + at + half, codes + at + half);
-    kg_cp_async_commit();
-    /* the parts of a piece, which are 2 apart, of a round, then of the next round */
-    const int at_part = lane * 16 / PART * 2 * PART + lane * 16 % PART;
-    constexpr int STEP = 32 * 16 * 2;
-    w_here += at_part;
-    w += at_part;
 #pragma unroll
-    for (int piece = 0; piece < PIECES; piece++) {
-#pragma unroll 1
-        for (int at = piece * PART; at < k / 2; at += STEP)
-            if (at + at_part < k / 2)
-                kg_cp_async_16(w_here + at, w + at);
-        kg_cp_async_commit();
+    for (int i = warp; i < COLS; i += WARPS) {
+        const unsigned col = min(col0 + i, (unsigned)a.n - 1);
+        const uint8_t *w = a.w + (int64_t)col * (k / 2);
+#pragma unroll 4
+        for (int at = lane * 16; at < k / 2; at += 32 * 16)
+            kg_cp_async_16(shared + i * l.w_stride + at, w + at);
     }
+#if KG_SPLIT_BARRIER
+    kg_cp_async_arrive(there);
+#else
+    (void)there;
+    kg_cp_async_commit();
+    kg_cp_async_wait<0>();
+#endif
+}
+
+/* Requests the codes, when the launch before is complete; the blocks of a cluster get them
+   together. By one warp. */
+template <int KIND>
+__device__ __forceinline__ void
+request_codes(const struct gemm_args &a, const struct layout<KIND> &l, int k,
+              unsigned row0, int rows, unsigned char *shared, uint64_t *arrival)
+{
+    kg_multicast_meet();
+    kg_grid_wait();
+    kg_grid_release();
+    if (threadIdx.x == 0)
+#pragma unroll 1
+        for (int row = kg_multicast_rank(); row < rows; row += kg_multicast_ranks())
+            kg_multicast_copy(shared + l.codes_at + row * l.code_stride,
+                              a.codes + (int64_t)(row0 + row) * k, k, arrival);
 }
 
 } // namespace
