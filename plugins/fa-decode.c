@@ -174,6 +174,12 @@ static const float *run_single(struct job *job, int arm, int64_t length)
 
 /* ---- the oracle ---- */
 
+static bool has_arm(const struct pair *pair, int arm)
+{
+    return (pair->k_type == KG_TYPE_Q8_0 && pair->v_type == KG_TYPE_Q5_1) ||
+           arm == SCALAR || arm == VECTOR;
+}
+
 /* Keys of a split as the launchers' contract has it: 132 blocks over the key heads, steps
    of 64, at least 128. */
 static int64_t split_keys(const struct job *job, int64_t keys)
@@ -191,8 +197,10 @@ static int64_t split_keys(const struct job *job, int64_t keys)
  *           one to the splits'. A warp's M may lie 3 below its largest score, so that
  *           s - M rounds by 3u where the model has 0: one rescaling more covers it.
  *   sum     2 keys a tile and lane, 4 for the lanes, the warps, the splits.
- *   value   scalar: v itself, and two roundings a key. fast: p * d or m - 32d, at most 8
- *           fma a tile, at most 3 for chains and slots, acc + rest, the warps, the splits.
+ *   value   scalar: v itself, and two roundings a key. fast, V Q5_1 with K Q8_0: p * d, a fma
+ *           a tile, the low digits, acc + rest; or a fma with m for 2 keys a tile, 4 for the
+ *           lanes, acc + rest; the warps, the splits. Other types: p * d, at most 8 fma a
+ *           tile, at most 3 for chains and slots, acc + rest, the warps, the splits.
  */
 static struct kg_oracle_attention_ops ops_of(const struct job *job, int arm, int64_t keys)
 {
@@ -202,14 +210,17 @@ static struct kg_oracle_attention_ops ops_of(const struct job *job, int arm, int
     double size = (double)split_keys(job, keys), splits = ceil((double)keys / size);
     double blocks = head_dim / 32, tiles = ceil(fmin(size, (double)keys) / 16);
     double own = ceil(tiles / warps), active = fmin(tiles, warps);
+    bool digits = has_arm(job->pair, INT8);
     struct kg_oracle_attention_ops ops = {
         .u = 0x1p-24,
         .score = arm == VECTOR || arm == VECTOR_DEEP ? blocks + 11 : blocks + 2,
         .rescales = own + (own > 1 ? 2 : 1),
         .sum = 2 * own + 3 + active + splits,
-        .value = head_dim == 64 ? 1 + 4 * own + 4 + active + splits
-                                : 1 + 8 * own + 2 + active + splits,
-        .offset_32 = job->pair->k_type == KG_TYPE_Q8_0,
+        .value = (digits           ? 2 * own + 5
+                  : head_dim == 64 ? 1 + 4 * own + 4
+                                   : 1 + 8 * own + 2) +
+                 active + splits,
+        .digits = digits,
     };
 
     if (arm == SCALAR)
@@ -277,12 +288,6 @@ static void check_bounds(struct job *job, const char *id, const float *out,
     kg_check_bound(job->cell, name, out, w->out, w->bound, w->n);
     snprintf(name, sizeof name, "%s.lse", id);
     kg_check_bound(job->cell, name, lse, w->lse, w->lse_bound, w->heads);
-}
-
-static bool has_arm(const struct pair *pair, int arm)
-{
-    return (pair->k_type == KG_TYPE_Q8_0 && pair->v_type == KG_TYPE_Q5_1) ||
-           arm == SCALAR || arm == VECTOR;
 }
 
 /* ---- arms: the pinned data, against K and V that were not quantized, too ---- */

@@ -14,15 +14,14 @@
  *   tile    if max s > M + 3: M' = max s, r = exp(M - M'), and L, acc and rest are
  *           multiplied by r; otherwise M' = M. p = exp(s - M'), 0 past the end
  *           L_lane = L_lane + p, rest_lane = fma(p, m, rest_lane) of the lane's keys;
- *           acc = fma(p * d, code, acc), a lane's keys in order, CHAINS chains by turns
- *   end     L, rest: butterfly sums over the lanes; o = the slots' acc in order, then + rest
+ *           p * d * code into the sums of values.h
+ *   end     L, rest: butterfly sums over the lanes; o as in values.h, then + rest
  *   split   M = max M_w; w_w = exp(M_w - M); sums of w_w L_w and w_w o_w by fma from 0 in
  *           ascending w, warps without a tile left out
  *   row     combine_splits of rows.h over the splits
  *
- * where value = d * code + m of V. Q5_1 counts codes from 32 (32 + code costs one instruction,
- * an integer conversion would cost more), so m is m - 32d. A head's result does not depend
- * on the heads beside it: the grid is scheduling.
+ * where value = d * code + m of V. A head's result does not depend on the heads beside it:
+ * the grid is scheduling.
  *
  * M need not be the largest score: p stays below exp(3), and sums in f32 lose nothing by
  * it. That saves the sums their rescaling, and a vote instead of a maximum does.
@@ -35,7 +34,7 @@
 #define KGATE_KERNELS_ATTENTION_DECODE_H
 
 #include "kernels/attention/launch.h"
-#include "kernels/attention/tile.h"
+#include "kernels/attention/values.h"
 #include "kernels/device/overlap.h"
 
 #define LAZY 3.0f /* how far a score may exceed M */
@@ -57,6 +56,7 @@ template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
 struct decode_block {
     typedef tile_shape<HD, HG, MAIN> shape;
     typedef decode_queries<HD, HG, INT8> queries;
+    typedef typename values_of<HD, HG, MAIN>::type values;
     typedef row_copy<0, shape::K_BYTES, shape::K_CHUNK, shape::K_STRIDE, DEEP,
                      shape::K_PHASED>
         k_copy;
@@ -68,11 +68,10 @@ struct decode_block {
                             : 4,
         THREADS = 32 * WARPS,
         STAGES = DEEP ? 2 : 1,
-        /* A warp's own memory: the ring, later its output; and the weights p * d. */
-        OUT_BYTES = shape::SLOTS * HG * HD * 4,
+        /* A warp's own memory: the ring, later its output; and the weights. */
+        OUT_BYTES = values::OUT_BYTES,
         RING_BYTES = STAGES * shape::BYTES > OUT_BYTES ? STAGES *shape::BYTES : OUT_BYTES,
-        WEIGHT_BYTES = shape::BLOCKS * shape::W_STRIDE * 4,
-        WARP_BYTES = RING_BYTES + WEIGHT_BYTES,
+        WARP_BYTES = RING_BYTES + values::WEIGHT_BYTES,
         QUERIES_AT = WARPS * WARP_BYTES,
         STATE_AT = QUERIES_AT + sizeof(queries),
         REST_AT = STATE_AT + WARPS * HG * 8,
@@ -170,12 +169,12 @@ static __device__ __forceinline__ float max_of_keys(float x)
     return HG == 4 ? fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 2)) : x;
 }
 
-/* What a warp has of its keys: M, L and rest of a lane's two heads, acc of its unit. */
+/* What a warp has of its keys: M, L and rest of a lane's pair of heads, and the values. */
 template <int HD, int HG, bool MAIN>
 struct warp_sums {
     typedef tile_shape<HD, HG, MAIN> shape;
     float max[2], sum[2], rest[shape::BLOCKS][2];
-    float acc[shape::CHAINS][shape::PER_LANE][HG][8];
+    typename values_of<HD, HG, MAIN>::type values;
 
     /* fresh: nothing has been added yet. */
     __device__ __forceinline__ void rescale(const float (&score)[shape::KEYS][2],
@@ -196,16 +195,8 @@ struct warp_sums {
             for (int b = 0; b < shape::BLOCKS; b++)
                 rest[b][i] *= r[i];
         }
-        if (fresh)
-            return;
-#pragma unroll
-        for (int h = 0; h < HG; h++) {
-            const float f = __shfl_sync(KG_WARP_ALL, r[h % 2], h / 2);
-            for (int c = 0; c < shape::CHAINS; c++)
-                for (int u = 0; u < shape::PER_LANE; u++)
-                    for (int e = 0; e < 8; e++)
-                        acc[c][u][h][e] *= f;
-        }
+        if (!fresh)
+            values.rescale(r);
     }
 };
 
@@ -264,7 +255,7 @@ static __global__ void
     k_copy.start(k_from + warp * TILE * p.k_stride, p.k_stride);
     v_copy.start(v_from + warp * TILE * p.v_stride, p.v_stride);
     uint8_t *const own = memory + warp * block::WARP_BYTES;
-    float *const weights = (float *)(own + block::RING_BYTES);
+    uint8_t *const weights = own + block::RING_BYTES;
     int copied = warp, copy_at = 0;
     const auto copy_next = [&]() {
         const int left = n - copied * TILE;
@@ -316,10 +307,6 @@ static __global__ void
     struct warp_sums<HD, HG, MAIN> own_sums = {
     };
     own_sums.max[0] = own_sums.max[1] = -INFINITY;
-    /* Lanes beyond the last slot repeat the first's work and drop it. */
-    const int slot_of = lane / (shape::UNITS < 32 ? shape::UNITS : 32);
-    const int slot = slot_of < shape::SLOTS ? slot_of : 0;
-    const int unit0 = shape::UNITS < 32 ? lane % shape::UNITS : lane;
     const int pair = HG == 4 ? t % 2 : t; /* of heads */
     int at = 0;
     for (int tile = warp; tile < n_tiles; tile += WARPS) {
@@ -347,7 +334,7 @@ static __global__ void
             scores_int8<HD, HG, MAIN>(k_tile, phase, q, score);
         else
             scores_f32<HD, HG, MAIN>(k_tile, phase, MAIN ? KG_TYPE_Q8_0 : p.k_type,
-                                     queries.q, p.scale, weights, score);
+                                     queries.q, p.scale, (float *)weights, score);
         const int left = n - tile * TILE;
         if (left < TILE)
             for (int k = 0; k < shape::KEYS; k++)
@@ -360,46 +347,19 @@ static __global__ void
                 above = above || score[k][i] > own_sums.max[i] + LAZY;
         if (__any_sync(KG_WARP_ALL, above))
             own_sums.rescale(score, tile == warp);
-        for (int k = 0; k < shape::KEYS; k++) {
-            const int key = key0 + 8 * k;
-            float w[2];
+        float w[shape::KEYS][2];
+        for (int k = 0; k < shape::KEYS; k++)
             for (int i = 0; i < 2; i++) {
-                w[i] = weight_exp(score[k][i] - own_sums.max[i]);
-                own_sums.sum[i] += w[i];
-            }
+                w[k][i] = weight_exp(score[k][i] - own_sums.max[i]);
+                own_sums.sum[i] += w[k][i];
 #pragma unroll
-            for (int b = 0; b < shape::BLOCKS; b++) {
-                const float d = half_of(scales[k][b]);
-                const float m = half_of(scales[k][b] >> 16) - (MAIN ? 32.0f * d : 0.0f);
-                for (int i = 0; i < 2; i++)
-                    own_sums.rest[b][i] = fmaf(w[i], m, own_sums.rest[b][i]);
-                *(float2 *)(weights + b * shape::W_STRIDE + key * HG + 2 * pair) =
-                    make_float2(w[0] * d, w[1] * d);
+                for (int b = 0; b < shape::BLOCKS; b++)
+                    own_sums.rest[b][i] =
+                        fmaf(w[k][i], half_of(scales[k][b] >> 16), own_sums.rest[b][i]);
             }
-        }
+        own_sums.values.weigh(weights, key0, pair, w, scales);
         __syncwarp();
-#pragma unroll
-        for (int s = 0; s < shape::STEPS; s++)
-#pragma unroll
-            for (int c = 0; c < shape::CHAINS; c++)
-#pragma unroll
-                for (int u = 0; u < shape::PER_LANE; u++) {
-                    const int key = (s * shape::CHAINS + c) * shape::SLOTS + slot;
-                    const int unit = unit0 + 32 * u;
-                    float w[HG], code[8];
-#pragma unroll
-                    for (int h = 0; h < HG; h += 4)
-                        *(float4 *)(w + h) = kg_load_float4(
-                            weights + unit / 4 * shape::W_STRIDE + key * HG + h);
-                    value_codes<MAIN>(v_tile + key * shape::V_STRIDE, p.v_type, unit / 4,
-                                      unit % 4, code);
-#pragma unroll
-                    for (int h = 0; h < HG; h++)
-#pragma unroll
-                        for (int e = 0; e < 8; e++)
-                            own_sums.acc[c][u][h][e] =
-                                fmaf(w[h], code[e], own_sums.acc[c][u][h][e]);
-                }
+        own_sums.values.add(v_tile, p.v_type, weights);
         at = at + shape::BYTES == STAGES * shape::BYTES ? 0 : at + shape::BYTES;
     }
     if (DEEP)
@@ -416,24 +376,7 @@ static __global__ void
         const int n_rest = sum_of_keys<HG, 2 * shape::BLOCKS>(rest, at_rest);
         for (int i = 0; i < n_rest; i++)
             rests[warp][2 * pair + (at_rest + i) % 2][(at_rest + i) / 2] = rest[i];
-        for (int u = 0; u < shape::PER_LANE; u++) {
-            const int unit = unit0 + 32 * u;
-            float *to = (float *)own + slot * HG * HD + unit / 4 * 32 + unit % 4 * 4;
-#pragma unroll
-            for (int h = 0; h < HG; h++) {
-                float x[8];
-#pragma unroll
-                for (int e = 0; e < 8; e++)
-                    x[e] = shape::CHAINS == 2
-                               ? own_sums.acc[0][u][h][e] +
-                                     own_sums.acc[shape::CHAINS - 1][u][h][e]
-                               : own_sums.acc[0][u][h][e];
-                if (slot_of < shape::SLOTS) {
-                    *(float4 *)(to + h * HD) = make_float4(x[0], x[1], x[2], x[3]);
-                    *(float4 *)(to + h * HD + 16) = make_float4(x[4], x[5], x[6], x[7]);
-                }
-            }
-        }
+        own_sums.values.store(own);
     }
     __syncthreads();
 
@@ -446,10 +389,7 @@ static __global__ void
         float sum = 0.0f, value = 0.0f;
 #pragma unroll 8
         for (int w = 0; w < active; w++) {
-            const float *from = (const float *)(memory + w * block::WARP_BYTES) + i;
-            float o = from[0];
-            for (int s = 1; s < shape::SLOTS; s++)
-                o += from[s * HG * HD];
+            float o = block::values::stored(memory + w * block::WARP_BYTES, h, dim);
             o += rests[w][h][dim / 32];
             sum = fmaf(parts[h][w].weight, parts[h][w].sum, sum);
             value = fmaf(parts[h][w].weight, o, value);

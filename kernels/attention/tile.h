@@ -1,13 +1,10 @@
 /*
  * One tile of 16 keys in shared memory, which one warp works on: copying it in, its scores,
- * its share of the output.
+ * the weights. values.h has its share of the output.
  *
- * A warp's lanes stand in two pictures. For the scores, with g = lane / 4 and t = lane % 4
- * as in mma.h: with HG = 8 heads a lane has the keys g, g + 8 and the heads 2t, 2t + 1; with
- * HG = 4 it has the key g + 8 (t / 2) and the heads 2 (t % 2), + 1. For the values, a lane
- * has a unit of eight elements (two units where a head has 512) and the keys of its slot:
- * unit u is word u % 4 of the codes of block u / 4, that is elements 4 (u % 4) .. + 3 of the
- * block and the four that lie 16 further.
+ * The lanes' picture, with g = lane / 4 and t = lane % 4 as in mma.h: with HG = 8 heads a
+ * lane has the keys g, g + 8 and the heads 2t, 2t + 1; with HG = 4 it has the key
+ * g + 8 (t / 2) and the heads 2 (t % 2), + 1. Those two heads are its pair.
  */
 #ifndef KGATE_KERNELS_ATTENTION_TILE_H
 #define KGATE_KERNELS_ATTENTION_TILE_H
@@ -23,7 +20,6 @@ template <int HD, int HG, bool MAIN>
 struct tile_shape {
     enum {
         BLOCKS = HD / 32,
-        UNITS = HD / 8,
         K_BYTES = BLOCKS * 34,
         V_BYTES = MAIN ? BLOCKS * 24 : HD,
         /* 8 rows of a fragment read 8 bytes a lane: rows 32 or 96 bytes apart (modulo the
@@ -33,7 +29,13 @@ struct tile_shape {
                    : K_BYTES <= 224 ? 224
                    : K_BYTES <= 288 ? 288
                                     : 544,
-        V_STRIDE = V_BYTES,
+        /* ldmatrix reads 16 bytes of 8 rows: aligned to that, and where possible no more
+           than two of the rows on the same banks. */
+        V_STRIDE = !MAIN            ? V_BYTES
+                   : V_BYTES == 72  ? 80
+                   : V_BYTES == 192 ? 224
+                   : V_BYTES == 384 ? 416
+                                    : V_BYTES,
         /* Bytes that one copy takes: what a head's row is aligned to, but see row_copy. */
         K_PHASED = MAIN && K_BYTES % 8 == 0 && K_BYTES % 32 != 0,
         K_CHUNK = K_BYTES % 8 == 0   ? 16
@@ -42,16 +44,9 @@ struct tile_shape {
         V_CHUNK = V_BYTES % 16 == 0 ? 16 : 8,
         BYTES = TILE * (K_STRIDE + V_STRIDE),
 
-        KEYS = HG == 4 ? 1 : 2,                      /* of a lane, for the scores */
-        PAIRS = HG == 4 ? (BLOCKS + 1) / 2 : BLOCKS, /* accumulators of its scores */
-        /* For the values: slots of keys side by side, units of a lane, and chains into
-           which a lane's keys are dealt so that none is longer than 8. */
-        SLOTS = UNITS < 32 ? 32 / UNITS : 1,
-        PER_LANE = (UNITS + 31) / 32,
-        CHAINS = SLOTS == 1 ? 2 : 1,
-        STEPS = TILE / SLOTS / CHAINS,
-        /* Floats from a block's weights to the next one's; see weights. */
-        W_STRIDE = TILE * HG + (HG == 4 ? 8 : 16),
+        KEYS = HG == 4 ? 1 : 2, /* of a lane, for the scores */
+        PAIRS = HG == 4 ? (BLOCKS + 1) / 2 : BLOCKS,
+        /* accumulators of its scores */
     };
     static_assert(BYTES % 16 == 0 && (TILE * K_STRIDE) % 16 == 0, "stages stay aligned");
 };
@@ -364,59 +359,6 @@ static __device__ __forceinline__ uint32_t value_scales(const uint8_t *row, int 
         return 0x3c00u; /* 1 and 0 */
     const uint8_t *block = row + b * block_bytes(type);
     return type == KG_TYPE_Q5_1 ? kg_load_u32_a2(block) : kg_load_u16(block);
-}
-
-/* ---- values ---- */
-
-/* Bit j of x (0..15) to bit 6 of byte j. */
-static __device__ __forceinline__ uint32_t fifth_bits(uint32_t x)
-{
-    return x * 0x08102040u & 0x40404040u;
-}
-
-/* 32 + code, exact: the code sits in the upper bits of the mantissa of 32. `codes` holds
-   four of them shifted left by 2. */
-static __device__ __forceinline__ float code_plus_32(uint32_t codes, int e)
-{
-#if defined(KG_EMU)
-    return __uint_as_float(0x42000000u | (codes >> 8 * e & 0xffu) << 16);
-#else
-    return __uint_as_float(__byte_perm(codes, 0x42000000u, 0x7044u | (unsigned)e << 8));
-#endif
-}
-
-/* The eight codes of word i of block b: [0..3] are elements 4i + e of the block, [4..7]
-   those 16 further. MAIN: 32 + code, which costs one instruction where an integer
-   conversion would cost more. */
-template <bool MAIN>
-static __device__ __forceinline__ void value_codes(const uint8_t *row, int type, int b,
-                                                   int i, float (&c)[8])
-{
-    if (MAIN) {
-        const uint8_t *block = row + 24 * b;
-        const uint32_t high = kg_load_u32(block + 4) >> 4 * i;
-        const uint32_t qs = kg_load_u32(block + 8 + 4 * i);
-        const uint32_t lo = (qs << 2 & 0x3c3c3c3cu) | fifth_bits(high & 15u);
-        const uint32_t hi = (qs >> 2 & 0x3c3c3c3cu) | fifth_bits(high >> 16 & 15u);
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            c[e] = code_plus_32(lo, e);
-            c[4 + e] = code_plus_32(hi, e);
-        }
-    } else if (type == KG_TYPE_F8_E4M3) {
-        for (int e = 0; e < 8; e++)
-            c[e] = kg_e4m3_to_f32(row[32 * b + 16 * (e / 4) + 4 * i + e % 4]);
-    } else {
-        const bool five = type == KG_TYPE_Q5_1;
-        const uint8_t *block = row + b * block_bytes(type);
-        const uint32_t high = five ? kg_load_u32_a2(block + 4) : 0u;
-        const uint32_t qs = kg_load_u32_a2(block + (five ? 8 : 2) + 4 * i);
-        for (int e = 0; e < 8; e++) {
-            const int element = 16 * (e / 4) + 4 * i + e % 4;
-            const int nibble = (int)(qs >> (8 * (e % 4) + 4 * (e / 4)) & 15u);
-            c[e] = (float)(five ? nibble | (int)(high >> element & 1u) << 4 : nibble - 8);
-        }
-    }
 }
 
 #endif

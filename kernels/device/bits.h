@@ -1,5 +1,6 @@
 /*
- * device/bits.h: byte selection with signs, a dot product of mixed signs, and values whose origin the compiler shall not see.
+ * device/bits.h: byte selection with signs, a dot product of mixed signs, maxima of halves, and
+ * values whose origin the compiler shall not see.
  */
 #ifndef KG_DEVICE_BITS_H
 #define KG_DEVICE_BITS_H
@@ -39,6 +40,16 @@ static __device__ __forceinline__ int kg_dp4a_us(uint32_t a, uint32_t b, int c)
     for (int i = 0; i < 4; i++)
         c += (int)(a >> 8 * i & 255u) * (int)(int8_t)(b >> 8 * i);
     return c;
+#endif
+}
+
+/* The larger of both upper and of both lower halves, unsigned. */
+static __device__ __forceinline__ uint32_t kg_max_u16x2(uint32_t a, uint32_t b)
+{
+#if defined(__CUDA_ARCH__)
+    return __vmaxu2(a, b);
+#else
+    return max(a & 0xffff0000u, b & 0xffff0000u) | max(a & 0xffffu, b & 0xffffu);
 #endif
 }
 

@@ -1,6 +1,7 @@
 /*
  * device/f16x2.h: pairs of halves in one register, lo in bits 0..15.
  *
+ *   kg_round_half2    two numbers rounded to nearest even; below 2^-13 to multiples of 2^-24
  *   kg_hmul2          both products, each rounded once to nearest even; subnormals count
  *   kg_min_abs_half2  min(|a|, b) of both, b not being negative; NaN if one is
  *   kg_mma_f16_from   D = A B + c, every element from the same c: kg_mma_f16_16816 without
@@ -10,6 +11,17 @@
 #define KG_DEVICE_F16X2_H
 
 #include "device.h"
+
+static __device__ __forceinline__ uint32_t kg_round_half2(float lo, float hi)
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t d;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
+    return d;
+#else
+    return kg_pack_f32_to_half2(lo, hi);
+#endif
+}
 
 static __device__ __forceinline__ uint32_t kg_hmul2(uint32_t a, uint32_t b)
 {

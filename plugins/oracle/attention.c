@@ -21,9 +21,12 @@
  *   |error of O| <= sum w_t |h_t| |v_t - O|  +  value * u * sum w_t |v_t|
  *                 + (sum * u + 2u) |O|  +  product_weight * sum w_t |v_t|
  *
- * where |v_t| is the magnitude of what is added: |d| (32 + code) + |m - 32d| where V is
- * added in these two parts, and product_weight is the rounding of weights that the sum of
- * weights does not share. Terms of second order are covered by a factor 1 + 8 max h; the
+ * where |v_t| is the magnitude of what is added: |d| code + |m| where V is added in these
+ * two parts, and product_weight is the rounding of weights that the sum of weights does not
+ * share. With digits (kernels/attention/values.h) the products weight * d of 16 keys, from
+ * `first` on, are off by up to 2^-22 of the largest weight times the largest |d| among
+ * them; the sum of the low digits, at most 2^-13 of that a key, rounds once a rescaling more.
+ * Each counts with a code of up to 31. Terms of second order are covered by a factor 1 + 8 max h; the
  * flush of weights below the normal range by 2^-126 times the largest |v|.
  *
  * Log-sum-exp m + log(sum): error sum w_t |h_t| + sum * u + 2u |lse|, and the log's own ulp.
@@ -42,6 +45,7 @@
 struct head {
     double *k, *v;
     double *v_terms; /* magnitudes of what a kernel adds for v; v's own if NULL */
+    double *v_scale; /* of each key, the largest |d|; with v_terms */
 };
 
 static double round_to(int type, double x)
@@ -69,10 +73,12 @@ static void unpack(int type, const uint8_t *row, int64_t first, int n, int round
             to[i] = round_to(rounding, to[i]);
 }
 
-/* Q5_1: |d| (32 + code) + |m - 32d|, from the exact values: code = (v - m) / d. */
-static void offset_terms(const uint8_t *row, int64_t first, int n, const double *v,
+/* Q5_1: |d| code + |m| from the exact values, v = d * code + m. Returns the largest |d|. */
+static double part_terms(const uint8_t *row, int64_t first, int n, const double *v,
                          double *terms)
 {
+    double largest = 0;
+
     for (int b = 0; b < n / 32; b++) {
         const uint8_t *block = row + kg_oracle_kv_bytes(KG_TYPE_Q5_1, first + 32 * b);
         /* Two codes show d and m; the scale's bytes are read as f16 by the same reader,
@@ -84,13 +90,15 @@ static void offset_terms(const uint8_t *row, int64_t first, int n, const double 
         memset(one + 8, 0x11, 16);
         kg_oracle_kv_values(KG_TYPE_Q5_1, zero, 0, 32, at0);
         kg_oracle_kv_values(KG_TYPE_Q5_1, one, 0, 32, at1);
-        double m = at0[0], d = at1[0] - at0[0];
+        double m = at0[0];
+        largest = fmax(largest, fabs(at1[0] - m));
         for (int j = 0; j < 32; j++)
-            terms[32 * b + j] = fabs(32 * d + (v[32 * b + j] - m)) + fabs(m - 32 * d);
+            terms[32 * b + j] = fabs(v[32 * b + j] - m) + fabs(m);
     }
+    return largest;
 }
 
-static void unpack_head(const struct kg_oracle_attention *a, bool offset_32, int kv_head,
+static void unpack_head(const struct kg_oracle_attention *a, bool digits, int kv_head,
                         struct head *head)
 {
     int n = a->head_dim;
@@ -102,8 +110,9 @@ static void unpack_head(const struct kg_oracle_attention *a, bool offset_32, int
         const uint8_t *v = (const uint8_t *)a->v + t * a->v_stride;
         unpack(a->k_type, k, first, n, a->round_to, head->k + t * n);
         unpack(a->v_type, v, first, n, a->round_to, head->v + t * n);
-        if (offset_32)
-            offset_terms(v, first, n, head->v + t * n, head->v_terms + t * n);
+        if (digits)
+            head->v_scale[t] =
+                part_terms(v, first, n, head->v + t * n, head->v_terms + t * n);
     }
 }
 
@@ -144,6 +153,27 @@ static void score(const struct kg_oracle_attention *a, const double *q, const do
 struct result {
     double *out, *bound, *lse, *lse_bound;
 };
+
+/* What the digits' rounding adds to the error of any element; w: the weights over their sum. */
+static double digit_error(const struct kg_oracle_attention_ops *ops,
+                          const struct head *head, const double *w, int64_t first,
+                          int64_t end)
+{
+    double error = 0;
+
+    if (!ops->digits)
+        return 0;
+    for (int64_t tile = first; tile < end; tile += 16) {
+        double weight = 0, scale = 0;
+        int64_t t = tile;
+        for (; t < tile + 16 && t < end; t++) {
+            weight = fmax(weight, w[t]);
+            scale = fmax(scale, head->v_scale[t]);
+        }
+        error += (double)(t - tile) * 31 * weight * scale;
+    }
+    return error * (0x1p-22 + ops->rescales * 0x1p-37);
+}
 
 /* One query of one head; `scratch` holds head_dim + 2 * keys numbers. */
 static void attend(const struct kg_oracle_attention *a,
@@ -199,10 +229,11 @@ static void attend(const struct kg_oracle_attention *a,
             v_max = fmax(v_max, fabs(v[i]));
         }
     }
+    double rounded = digit_error(ops, head, w, first, end);
     for (int i = 0; i < n; i++)
-        r.bound[i] =
-            (r.bound[i] + (ops->sum + 2) * ops->u * fabs(r.out[i])) * (1 + 8 * h_max) +
-            0x1p-126 * v_max;
+        r.bound[i] = (r.bound[i] + rounded + (ops->sum + 2) * ops->u * fabs(r.out[i])) *
+                         (1 + 8 * h_max) +
+                     0x1p-126 * v_max;
     if (r.lse) {
         *r.lse = max + log(sum);
         *r.lse_bound = (h_mean + ops->sum * ops->u) * (1 + 8 * h_max) +
@@ -246,15 +277,16 @@ int kg_oracle_attend(const struct kg_oracle_attention *a,
                      const struct kg_oracle_attention_ops *ops, double *out,
                      double *bound, double *lse, double *lse_bound)
 {
-    bool offset_32 = ops->offset_32 && a->v_type == KG_TYPE_Q5_1;
-    size_t n = (size_t)a->keys * (size_t)a->head_dim;
-    double *memory = malloc(((offset_32 ? 3 : 2) * n + 1) * sizeof *memory);
-    struct head head = {memory, memory + n, offset_32 ? memory + 2 * n : NULL};
+    bool digits = ops->digits && a->v_type == KG_TYPE_Q5_1;
+    size_t keys = (size_t)a->keys, n = keys * (size_t)a->head_dim;
+    double *memory = malloc((digits ? 3 * n + keys : 2 * n + 1) * sizeof *memory);
+    struct head head = {memory, memory + n, digits ? memory + 2 * n : NULL,
+                        digits ? memory + 3 * n : NULL};
 
     if (!memory)
         return KG_E_MEMORY;
     for (int h = 0; h < a->n_kv_heads; h++) {
-        unpack_head(a, offset_32, h, &head);
+        unpack_head(a, digits, h, &head);
         attend_head(a, ops, h, &head, out, bound, lse, lse_bound);
     }
     free(memory);

@@ -39,7 +39,7 @@ struct kg_oracle_attention_ops {
     double weight_floor; /* absolute rounding of small ones, the largest weight being 1 */
     double
         product_weight; /* as `weight`, where the sum of weights takes them unrounded */
-    bool offset_32;     /* V Q5_1 is added as d * (32 + code) and m - 32d */
+    bool digits; /* V Q5_1 is added as d * code and m, and weight * d in two digits */
 };
 
 /*
