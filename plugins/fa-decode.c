@@ -197,10 +197,10 @@ static int64_t split_keys(const struct job *job, int64_t keys)
  *           one to the splits'. A warp's M may lie 3 below its largest score, so that
  *           s - M rounds by 3u where the model has 0: one rescaling more covers it.
  *   sum     2 keys a tile and lane, 4 for the lanes, the warps, the splits.
- *   value   scalar: v itself, and two roundings a key. fast, V Q5_1 with K Q8_0: p * d, a fma
- *           a tile, the low digits, acc + rest; or a fma with m for 2 keys a tile, 4 for the
- *           lanes, acc + rest; the warps, the splits. Other types: p * d, at most 8 fma a
- *           tile, at most 3 for chains and slots, acc + rest, the warps, the splits.
+ *   value   scalar: v itself, and two roundings a key. fast: p * d, then a fma a tile and the
+ *           low digits (V Q5_1 with K Q8_0) or at most 8 fma a tile and 3 for chains and slots.
+ *           Or a fma with m for 2 keys a tile, 4 for the lanes, at most 5 for the warps'
+ *           butterfly. Then the warps, the splits.
  */
 static struct kg_oracle_attention_ops ops_of(const struct job *job, int arm, int64_t keys)
 {
@@ -211,15 +211,13 @@ static struct kg_oracle_attention_ops ops_of(const struct job *job, int arm, int
     double blocks = head_dim / 32, tiles = ceil(fmin(size, (double)keys) / 16);
     double own = ceil(tiles / warps), active = fmin(tiles, warps);
     bool digits = has_arm(job->pair, INT8);
+    double product = digits ? own + 2 : head_dim == 64 ? 4 * own + 5 : 8 * own + 3;
     struct kg_oracle_attention_ops ops = {
         .u = 0x1p-24,
         .score = arm == VECTOR || arm == VECTOR_DEEP ? blocks + 11 : blocks + 2,
         .rescales = own + (own > 1 ? 2 : 1),
         .sum = 2 * own + 3 + active + splits,
-        .value = (digits           ? 2 * own + 5
-                  : head_dim == 64 ? 1 + 4 * own + 4
-                                   : 1 + 8 * own + 2) +
-                 active + splits,
+        .value = fmax(product, 2 * own + 4 + fmin(active, 5)) + active + splits,
         .digits = digits,
     };
 

@@ -15,9 +15,10 @@
  *           multiplied by r; otherwise M' = M. p = exp(s - M'), 0 past the end
  *           L_lane = L_lane + p, rest_lane = fma(p, m, rest_lane) of the lane's keys;
  *           p * d * code into the sums of values.h
- *   end     L, rest: butterfly sums over the lanes; o as in values.h, then + rest
- *   split   M = max M_w; w_w = exp(M_w - M); sums of w_w L_w and w_w o_w by fma from 0 in
- *           ascending w, warps without a tile left out
+ *   end     L, rest: butterfly sums over the lanes; o as in values.h
+ *   split   M = max M_w; w_w = exp(M_w - M); sums of w_w L_w and of w_w rest_w as butterflies
+ *           over the warps, w_w o_w by fma to the latter in ascending w, warps without a
+ *           tile left out
  *   row     combine_splits of rows.h over the splits
  *
  * where value = d * code + m of V. A head's result does not depend on the heads beside it:
@@ -75,14 +76,12 @@ struct decode_block {
         QUERIES_AT = WARPS * WARP_BYTES,
         STATE_AT = QUERIES_AT + sizeof(queries),
         REST_AT = STATE_AT + WARPS * HG * 8,
-        PARTS_AT = REST_AT + WARPS * HG * shape::BLOCKS * 4,
-        LAST_AT = PARTS_AT + HG * (WARPS + 1) * 8,
+        LAST_AT = REST_AT + WARPS * HG * shape::BLOCKS * 4,
         /* All shared memory is dynamic: a launch asks for what exceeds 48 KiB by the
            dynamic bytes alone, so none may hide in static arrays. */
         SHARED_BYTES = LAST_AT + 4,
     };
     static_assert(WARP_BYTES % 16 == 0, "alignment of the parts");
-    static_assert(WARPS * WARP_BYTES >= HG * (SPLIT_BLOCKS + 1) * 8, "combine_splits");
     static_assert(SHARED_BYTES <= 227 * 1024, "fits a multiprocessor");
 };
 
@@ -215,8 +214,6 @@ static __global__ void
     float2(*state)[HG] = (float2(*)[HG])(memory + block::STATE_AT);
     float(*rests)[HG][shape::BLOCKS] =
         (float(*)[HG][shape::BLOCKS])(memory + block::REST_AT);
-    struct part_weight(*parts)[WARPS + 1] =
-        (struct part_weight(*)[WARPS + 1])(memory + block::PARTS_AT);
     int *last = (int *)(memory + block::LAST_AT);
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const int g = lane / 4, t = lane % 4;
@@ -239,8 +236,7 @@ static __global__ void
         if (DEEP)
             kg_grid_wait(); /* whoever waits for this launch waits for the ones before it */
         if (DEEP && n_splits == 0 && split == 0)
-            combine_splits<HD, THREADS>(p, index0, heads, 0,
-                                        (struct part_weight *)memory);
+            combine_splits<HD, HG, THREADS>(p, index0, heads, 0);
         return;
     }
     const int first = split * size, n = min(size, keys.n - first);
@@ -381,20 +377,21 @@ static __global__ void
     __syncthreads();
 
     /* The warps' outputs into the split's. */
-    for (int h = warp; h < heads; h += WARPS)
-        weigh_parts(&state[0][h], HG, active, parts[h]);
-    __syncthreads();
-    for (int i = tid; i < heads * HD; i += THREADS) {
-        const int h = i / HD, dim = i % HD;
-        float sum = 0.0f, value = 0.0f;
-#pragma unroll 8
-        for (int w = 0; w < active; w++) {
-            float o = block::values::stored(memory + w * block::WARP_BYTES, h, dim);
-            o += rests[w][h][dim / 32];
-            sum = fmaf(parts[h][w].weight, parts[h][w].sum, sum);
-            value = fmaf(parts[h][w].weight, o, value);
+    for (int i = warp; i < HG * shape::BLOCKS; i += WARPS) {
+        const int h = i / shape::BLOCKS, b = i % shape::BLOCKS, dim = 32 * b + lane;
+        const float2 part = lane < active ? state[lane][h] : make_float2(-INFINITY, 0.0f);
+        const float rest = lane < active ? rests[lane][h][b] : 0.0f;
+        const float max = warp_max(part.x), weight = weight_exp(part.x - max);
+        const float sum = warp_sum(weight * part.y);
+        float value = warp_sum(weight * rest);
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) {
+            const uint8_t *from = memory + w * block::WARP_BYTES;
+            const float o = w < active ? block::values::stored(from, h, dim) : 0.0f;
+            value = fmaf(__shfl_sync(KG_WARP_ALL, weight, w), o, value);
         }
-        const float max = parts[h][active].weight;
+        if (h >= heads)
+            continue;
         const int64_t index = index0 + h;
         if (n_splits == 1) {
             p.out[index * HD + dim] = finish(value, sum);
@@ -418,20 +415,19 @@ static __global__ void
     __syncthreads();
     if (!*last)
         return;
-    combine_splits<HD, THREADS>(p, index0, heads, n_splits, (struct part_weight *)memory);
+    combine_splits<HD, HG, THREADS>(p, index0, heads, n_splits);
 }
 
 /* The second launch of the base form: a block a head of a row. */
 template <int HD>
 static __global__ void combine_kernel(struct decode p)
 {
-    KG_SHARED(struct part_weight, weights, [SPLIT_BLOCKS + 1]);
     const int64_t index = blockIdx.x;
     const int row = (int)(index / p.n_heads);
     const int n = keys_of(p, row).n;
     const int n_splits = split_count(n, split_keys(n, p.splits_wanted));
     if (n_splits != 1)
-        combine_splits<HD, HD>(p, index, 1, n_splits, weights);
+        combine_splits<HD, 1, HD>(p, index, 1, n_splits);
 }
 
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>

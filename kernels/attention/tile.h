@@ -336,18 +336,6 @@ scores_f32(const uint8_t *k_tile, int phase, int type, const float *q, float sca
 
 /* ---- weights ---- */
 
-/* exp(x) for x <= 80, 0 below -87; NaN in, NaN out. Within an ulp: 1.49 units of 2^-24,
-   compared with f64 for every third float from -87 to 3. */
-static __device__ __forceinline__ float weight_exp(float x)
-{
-    const float shifted = fmaf(x, 1.44269504f, KG_ROUND_F32);
-    const float n = shifted - KG_ROUND_F32;
-    const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
-    /* Not a choice by ?: of the whole, which would become a branch. */
-    const float y = fmaf(x, 0.0f, kg_exp_part(r, shifted));
-    return x < -87.0f ? 0.0f : y;
-}
-
 /* d and m of block b as two halves, value = d * code + m. */
 template <bool MAIN>
 static __device__ __forceinline__ uint32_t value_scales(const uint8_t *row, int type,

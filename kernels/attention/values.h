@@ -37,7 +37,7 @@ struct digit_values {
     typedef tile_shape<HD, HG, true> shape;
     enum {
         BLOCKS = shape::BLOCKS,
-        COLUMNS = HG / 4,           /* products side by side: of two pairs of heads each */
+        COLUMNS = HG / 4, /* products side by side: of two pairs of heads each */
         DIGIT_BYTES = TILE * HG * 4, /* of a block */
         WEIGHT_BYTES = BLOCKS * DIGIT_BYTES,
         OUT_STRIDE = HD + 8, /* floats; keeps the heads off each other's banks */
@@ -86,8 +86,8 @@ struct digit_values {
            order of their bits. */
         uint32_t top = 0, d_top = 0;
         for (int k = 0; k < shape::KEYS; k++) {
-            top = kg_max_u16x2(
-                top, __byte_perm(__float_as_uint(p[k][0]), __float_as_uint(p[k][1]), 0x7632));
+            top = kg_max_u16x2(top, __byte_perm(__float_as_uint(p[k][0]),
+                                                __float_as_uint(p[k][1]), 0x7632));
             for (int b = 0; b < BLOCKS; b++)
                 d_top = max(d_top, scales[k][b] << 17);
         }
@@ -111,13 +111,14 @@ struct digit_values {
                 const uint32_t lo =
                     kg_round_half2(fmaf(half_of(hi), -4096.0f, x * 4096.0f * d),
                                    fmaf(half_of(hi >> 16), -4096.0f, y * 4096.0f * d));
-                *(uint2 *)(weights + b * DIGIT_BYTES + (key0 + 8 * k) * HG * 4 + 8 * pair) =
-                    make_uint2(hi, lo);
+                *(uint2 *)(weights + b * DIGIT_BYTES + (key0 + 8 * k) * HG * 4 +
+                           8 * pair) = make_uint2(hi, lo);
             }
         }
     }
 
-    __device__ __forceinline__ void add(const uint8_t *v_tile, int, const uint8_t *weights)
+    __device__ __forceinline__ void add(const uint8_t *v_tile, int,
+                                        const uint8_t *weights)
     {
         const int lane = threadIdx.x % 32;
         const uint8_t *row = v_tile + lane % 16 * shape::V_STRIDE;
@@ -129,7 +130,8 @@ struct digit_values {
             uint32_t mixed[4], codes[2];
             kg_ldmatrix_x4_trans(mixed, row + 24 * b + lane / 16 * 16);
             const bool upper = lane / 4 >= 4;
-            const uint32_t x[2] = {upper ? mixed[0] : mixed[2], upper ? mixed[1] : mixed[3]};
+            const uint32_t x[2] = {upper ? mixed[0] : mixed[2],
+                                   upper ? mixed[1] : mixed[3]};
             const uint32_t high[4] = {of_group(mixed[0], 2), of_group(mixed[0], 3),
                                       of_group(mixed[1], 2), of_group(mixed[1], 3)};
             add_block(b, x, high, weights);
@@ -153,13 +155,14 @@ struct digit_values {
                     float o[2];
                     for (int m = 0; m < 2; m++) {
                         const float *x = &acc[b][m][j][2 * r];
-                        const float keep = t % 2 ? x[1] : x[0], give = t % 2 ? x[0] : x[1];
+                        const float keep = t % 2 ? x[1] : x[0],
+                                    give = t % 2 ? x[0] : x[1];
                         const float got = __shfl_xor_sync(KG_WARP_ALL, give, 1);
                         o[m] = fmaf(t % 2 ? keep : got, 0x1p-12f, t % 2 ? got : keep) *
                                (m ? 0.5f : 1.0f) * (r ? 0.0625f : 1.0f);
                     }
-                    *(float2 *)((float *)own + (4 * j + t) * OUT_STRIDE + 32 * b + 16 * r +
-                                2 * codes_of(b)) = make_float2(o[0], o[1]);
+                    *(float2 *)((float *)own + (4 * j + t) * OUT_STRIDE + 32 * b +
+                                16 * r + 2 * codes_of(b)) = make_float2(o[0], o[1]);
                 }
     }
     static __device__ __forceinline__ float stored(const uint8_t *own, int h, int dim)
@@ -167,7 +170,7 @@ struct digit_values {
         return ((const float *)own)[h * OUT_STRIDE + dim];
     }
 
-private:
+  private:
     static __device__ __forceinline__ uint32_t of_group(uint32_t x, int g)
     {
         return __shfl_sync(KG_WARP_ALL, x, 4 * g + threadIdx.x % 4);
@@ -296,9 +299,8 @@ struct code_values {
                     float w[HG], code[8];
 #pragma unroll
                     for (int h = 0; h < HG; h += 4)
-                        *(float4 *)(w + h) =
-                            kg_load_float4((const float *)weights + unit / 4 * W_STRIDE +
-                                           key * HG + h);
+                        *(float4 *)(w + h) = kg_load_float4(
+                            (const float *)weights + unit / 4 * W_STRIDE + key * HG + h);
                     value_codes(v_tile + key * shape::V_STRIDE, type, unit / 4, unit % 4,
                                 code);
 #pragma unroll
