@@ -90,7 +90,7 @@ static __device__ __forceinline__ void load_queries(uint8_t *to, const struct pr
                                                     int64_t first, int head, int part)
 {
     enum { CHUNKS = S::HD / 8 };
-#pragma unroll 8
+#pragma unroll 16
     for (int i = 0; i < 64 * CHUNKS / 128; i++) {
         const int c = 128 * i + threadIdx.x % 128, row = c / CHUNKS, chunk = c % CHUNKS;
         const int64_t token = min(first + row, p.tokens - 1);
@@ -122,6 +122,17 @@ static __device__ void produce(const CUtensorMap *k_map, const CUtensorMap *v_ma
     }
 }
 
+/* Elements 4I .. of s to the other block, and so on. */
+template <int I, int N>
+static __device__ __forceinline__ void send(uint32_t there, const float (&s)[N],
+                                            uint32_t barrier)
+{
+    kg_cluster_store4<2048 * I>(there, s[4 * I], s[4 * I + 1], s[4 * I + 2], s[4 * I + 3],
+                                barrier);
+    if constexpr (4 * I + 4 < N)
+        send<I + 1>(there, s, barrier);
+}
+
 /* Adds the other block's part of the scores of tile j; it gets this one's. */
 template <typename S>
 static __device__ __forceinline__ void join(float (&s)[S::KEYS / 2], uint8_t *buffer,
@@ -134,11 +145,7 @@ static __device__ __forceinline__ void join(float (&s)[S::KEYS / 2], uint8_t *bu
     if (threadIdx.x % 128 == 0)
         kg_mbarrier_expect(&b.joined[group], S::S_BYTES);
     kg_mbarrier_wait(&b.read[group], (j & 1) ^ 1);
-#pragma unroll
-    for (int i = 0; i < S::KEYS / 8; i++) {
-        const float x[4] = {s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]};
-        kg_cluster_store4(there + 128 * 16 * i, x, joined);
-    }
+    send<0>(there, s, joined);
     kg_mbarrier_wait(&b.joined[group], j & 1);
 #pragma unroll
     for (int i = 0; i < S::KEYS / 8; i++) {

@@ -31,22 +31,22 @@ static __device__ __forceinline__ uint32_t kg_cluster_address(const void *shared
     return address;
 }
 
-/* 16 bytes; `to` and `barrier` belong to the same block. */
-static __device__ __forceinline__ void kg_cluster_store4(uint32_t to, const float (&x)[4],
-                                                         uint32_t barrier)
+/* 16 bytes at `to` + OFFSET; `to` and `barrier` belong to the same block. */
+template <int OFFSET>
+static __device__ __forceinline__ void
+kg_cluster_store4(uint32_t to, float x, float y, float z, float w, uint32_t barrier)
 {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
-                 "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
-                 "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(barrier)
+                 "[%0 + %6], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "f"(x), "f"(y), "f"(z), "f"(w), "r"(barrier), "n"(OFFSET)
                  : "memory");
 }
 
-/* Orders this thread's earlier accesses before what follows the wait there. */
+/* After this thread's loads have returned; stores are not ordered. */
 static __device__ __forceinline__ void kg_cluster_arrive(uint32_t barrier)
 {
-    asm volatile(
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
-        : "memory");
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+                 : "memory");
 }
 
 #endif
