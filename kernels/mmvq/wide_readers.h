@@ -16,11 +16,17 @@ struct wide_reader : R {
 };
 
 /* E2M1: c has the positive weights, e what the negative ones are without their sign. Entries have no
-   top bit, so that the other set has 0 there. */
+   top bit, so that the other set has 0 there; both sets have one table. */
 template <class R>
 struct wide_e2m1 : R {
     enum { MINUS = 1, SCALED = 0, OFFSET = 0 };
-    TABLES(0x03020100u, 0x0c080604u, 0x03020100u, 0x0c080604u)
+    static __device__ __forceinline__ struct code_tables tables(void)
+    {
+        struct code_tables t = make_tables(0x03020100u, 0x0c080604u, 0, 0);
+        t.high[0] = t.low[0];
+        t.high[1] = t.low[1];
+        return t;
+    }
 };
 template <>
 struct wide_reader<read_mxfp4> : wide_e2m1<read_mxfp4> {

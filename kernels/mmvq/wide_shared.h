@@ -41,12 +41,11 @@ struct wide_slot {
             return (n + (6 - n % 4) % 4) * 16;
         return (n | 1) * 16;
     }
+    /* No loop, which the compiler would not fold where i is known after unrolling. */
     static __device__ __host__ constexpr int at(int i)
     {
-        int sum = 0;
-        for (int k = 0; k < i; k++)
-            sum += WIDE_ROWS * stride(k);
-        return sum;
+        return WIDE_ROWS * ((i > 0 ? stride(0) : 0) + (i > 1 ? stride(1) : 0) +
+                            (i > 2 ? stride(2) : 0) + (i > 3 ? stride(3) : 0));
     }
     static constexpr int total = at(R::PLANES);
 };
