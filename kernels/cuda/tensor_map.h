@@ -30,4 +30,10 @@ int kg_tensor_map_rows(CUtensorMap *map, const void *data, uint64_t rows,
 int kg_tensor_map_long_rows(CUtensorMap *map, const void *data, uint64_t rows,
                             uint64_t row_bytes, uint32_t box_rows, uint32_t box_bytes);
 
+/* As kg_tensor_map_rows of `sets` sets of rows, set_bytes apart (a multiple of 16, not 0);
+   a load takes rows of one set. Coordinates: pairs of bytes, row, set. */
+int kg_tensor_map_row_sets(CUtensorMap *map, const void *data, uint64_t sets,
+                           uint64_t set_bytes, uint64_t rows, uint64_t row_bytes,
+                           uint32_t box_rows, uint32_t box_bytes);
+
 #endif

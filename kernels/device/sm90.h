@@ -96,6 +96,14 @@ static __device__ __forceinline__ void kg_mbarrier_wait(uint64_t *barrier,
     }
 }
 
+/* kg_cp_async_16 to an address in shared memory that is in a register already. */
+static __device__ __forceinline__ void kg_cp_async_16_at(uint32_t shared,
+                                                         const void *global)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global)
+                 : "memory");
+}
+
 /* The mbarrier arrives when this thread's earlier cp.async have landed. */
 static __device__ __forceinline__ void kg_cp_async_arrive(uint64_t *barrier)
 {
@@ -230,6 +238,14 @@ static __device__ __forceinline__ void kg_wgmma_touch(float (&d)[N])
 {
     for (int i = 0; i < N; i++)
         asm volatile("" : "+f"(d[i])::"memory");
+}
+
+/* The same for registers of A: until here they hold what the products read. */
+static __device__ __forceinline__ void kg_wgmma_touch_a(uint32_t (&a)[4][4])
+{
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 4; i++)
+            asm volatile("" : "+r"(a[k][i])::"memory");
 }
 
 enum kg_swizzle { KG_SWIZZLE_NONE, KG_SWIZZLE_128, KG_SWIZZLE_64, KG_SWIZZLE_32 };
