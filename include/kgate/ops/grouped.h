@@ -26,7 +26,8 @@
  * `pairs`; experts and rows must lie in range. KG_E_INVALID: a bad size, a missing or
  * misaligned pointer (w, x and y 16 bytes, the others 4), a stride that is not a multiple
  * of 16 or is less than an expert. KG_E_UNSUPPORTED: `in` not a multiple of 32 (of a
- * quantized type: of its block), a type without a loader, a device without the instructions.
+ * quantized type: of its block), a type without a loader, a device without the instructions, x
+ * of more than 64 GiB in the quantized sm90_ form.
  */
 #ifndef KGATE_OPS_GROUPED_H
 #define KGATE_OPS_GROUPED_H
