@@ -377,28 +377,48 @@ static __global__ void
     __syncthreads();
 
     /* The warps' outputs into the split's. */
-    for (int i = warp; i < HG * shape::BLOCKS; i += WARPS) {
-        const int h = i / shape::BLOCKS, b = i % shape::BLOCKS, dim = 32 * b + lane;
-        const float2 part = lane < active ? state[lane][h] : make_float2(-INFINITY, 0.0f);
-        const float rest = lane < active ? rests[lane][h][b] : 0.0f;
-        const float max = warp_max(part.x), weight = weight_exp(part.x - max);
-        const float sum = warp_sum(weight * part.y);
-        float value = warp_sum(weight * rest);
+    typedef lane_elements<HD> elements;
+    constexpr int E = elements::E;
+    const int part = lane % WARPS;
+    for (int i = warp; i < HG * elements::UNITS; i += WARPS) {
+        const int h = i / elements::UNITS, first_block = i % elements::UNITS * E;
+        const int dim = 32 * first_block + E * lane;
+        const float2 of_part =
+            part < active ? state[part][h] : make_float2(-INFINITY, 0.0f);
+        const float max = warp_max<WARPS>(of_part.x),
+                    weight = weight_exp(of_part.x - max);
+        const float sum = warp_sum<WARPS>(weight * of_part.y);
+        float value[E] = {};
+        for (int e = 0; e < E; e++) {
+            const float m = part < active ? rests[part][h][first_block + e] : 0.0f;
+            const float rest = warp_sum<WARPS>(weight * m);
+            if (e == E * lane / 32)
+                for (int j = 0; j < E; j++)
+                    value[j] = rest;
+        }
+        const auto add_part = [&](int w) {
+            const float x = __shfl_sync(KG_WARP_ALL, weight, w);
+            float o[E];
+            block::values::stored(memory + w * block::WARP_BYTES, h, dim, o);
+            for (int j = 0; j < E; j++)
+                value[j] = fmaf(x, o[j], value[j]);
+        };
+        if (active == WARPS) {
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const uint8_t *from = memory + w * block::WARP_BYTES;
-            const float o = w < active ? block::values::stored(from, h, dim) : 0.0f;
-            value = fmaf(__shfl_sync(KG_WARP_ALL, weight, w), o, value);
+            for (int w = 0; w < WARPS; w++)
+                add_part(w);
+        } else {
+#pragma unroll 1
+            for (int w = 0; w < active; w++)
+                add_part(w);
         }
         if (h >= heads)
             continue;
         const int64_t index = index0 + h;
         if (n_splits == 1) {
-            p.out[index * HD + dim] = finish(value, sum);
-            if (p.lse && dim == 0)
-                p.lse[index] = log_sum_exp(max, sum);
+            store_row<HD>(p, index, dim, value, sum, max);
         } else {
-            p.partial[(index * p.splits_max + split) * HD + dim] = value;
+            elements::store(p.partial + (index * p.splits_max + split) * HD + dim, value);
             if (dim == 0)
                 p.state[index * p.splits_max + split] = make_float2(max, sum);
         }
@@ -427,7 +447,7 @@ static __global__ void combine_kernel(struct decode p)
     const int n = keys_of(p, row).n;
     const int n_splits = split_count(n, split_keys(n, p.splits_wanted));
     if (n_splits != 1)
-        combine_splits<HD, 1, HD>(p, index, 1, n_splits);
+        combine_splits<HD, 1, 32 * lane_elements<HD>::UNITS>(p, index, 1, n_splits);
 }
 
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
@@ -444,8 +464,8 @@ static int launch_decode(const struct decode &p, int rows, struct CUstream_st *s
         KG_TRY(KG_LAUNCH(stream, grid, (unsigned)block::THREADS,
                          (size_t)block::SHARED_BYTES,
                          (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p));
-        return KG_LAUNCH(stream, (unsigned)(rows * p.n_heads), HD, 0,
-                         (combine_kernel<HD>), p);
+        return KG_LAUNCH(stream, (unsigned)(rows * p.n_heads),
+                         32 * lane_elements<HD>::UNITS, 0, (combine_kernel<HD>), p);
     }
 }
 

@@ -48,16 +48,18 @@ static __device__ inline struct row_keys keys_of(const struct decode &p, int row
 }
 
 /* Maximum and sum over a warp; every lane has the result. The additions are a butterfly
-   over lane distances 16, 8, 4, 2, 1. */
+   over lane distances LANES / 2, .., 2, 1: each LANES lanes have a result of their own. */
+template <int LANES = 32>
 static __device__ __forceinline__ float warp_max(float x)
 {
-    for (int distance = 16; distance > 0; distance /= 2)
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
         x = fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, distance));
     return x;
 }
+template <int LANES = 32>
 static __device__ __forceinline__ float warp_sum(float x)
 {
-    for (int distance = 16; distance > 0; distance /= 2)
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
         x += __shfl_xor_sync(KG_WARP_ALL, x, distance);
     return x;
 }
@@ -84,6 +86,48 @@ static __device__ inline float log_sum_exp(float max, float sum)
     return sum == 0.0f ? -INFINITY : max + kg_logf(sum);
 }
 
+/* Where outputs are combined, a lane has E elements of a head that lie side by side, and a
+   warp one of UNITS parts of a head: few shuffles and wide loads. */
+template <int HD>
+struct lane_elements {
+    enum { E = HD % 128 == 0 ? 4 : HD % 64 == 0 ? 2 : 1, UNITS = HD / (32 * E) };
+
+    static __device__ __forceinline__ void load(const float *from, float (&x)[E])
+    {
+        if constexpr (E == 4) {
+            const float4 v = *(const float4 *)from;
+            x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+        } else if constexpr (E == 2) {
+            const float2 v = *(const float2 *)from;
+            x[0] = v.x, x[1] = v.y;
+        } else {
+            x[0] = *from;
+        }
+    }
+    static __device__ __forceinline__ void store(float *to, const float (&x)[E])
+    {
+        if constexpr (E == 4)
+            *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
+        else if constexpr (E == 2)
+            *(float2 *)to = make_float2(x[0], x[1]);
+        else
+            *to = x[0];
+    }
+};
+
+template <int HD, int E>
+static __device__ __forceinline__ void store_row(const struct decode &p, int64_t index,
+                                                 int dim, const float (&value)[E],
+                                                 float sum, float max)
+{
+    float x[E];
+    for (int j = 0; j < E; j++)
+        x[j] = finish(value[j], sum);
+    lane_elements<HD>::store(p.out + index * HD + dim, x);
+    if (p.lse && dim == 0)
+        p.lse[index] = log_sum_exp(max, sum);
+}
+
 #define COMBINE_AHEAD 16 /* loads under way */
 
 /*
@@ -98,22 +142,25 @@ template <int HD, int HEADS, int THREADS>
 static __device__ inline void combine_splits(const struct decode &p, int64_t index0,
                                              int heads, int n_splits)
 {
+    typedef lane_elements<HD> elements;
+    constexpr int E = elements::E;
     const int lane = threadIdx.x % 32;
     /* Shuffles under no condition: each would wait by itself. */
-    for (int i = threadIdx.x / 32; i < HEADS * (HD / 32); i += THREADS / 32) {
-        const int h = i / (HD / 32), dim = i % (HD / 32) * 32 + lane;
+    for (int i = threadIdx.x / 32; i < HEADS * elements::UNITS; i += THREADS / 32) {
+        const int h = i / elements::UNITS, dim = (i % elements::UNITS * 32 + lane) * E;
         const int64_t index = index0 + min(h, heads - 1);
         const float2 *state = p.state + index * p.splits_max;
         const float *from = p.partial + index * p.splits_max * HD + dim;
         float2 part = lane < n_splits ? state[lane] : make_float2(-INFINITY, 0.0f);
-        float max = 0.0f, weight = 0.0f, sum = 0.0f, value = 0.0f;
+        float max = 0.0f, weight = 0.0f, sum = 0.0f, value[E] = {};
         for (int s = 0; s < n_splits; s += COMBINE_AHEAD) {
-            float o[COMBINE_AHEAD];
+            float o[COMBINE_AHEAD][E]; /* behind the last, that one with a weight of 0 */
 #pragma unroll
             for (int j = 0; j < COMBINE_AHEAD; j++)
-                o[j] = s + j < n_splits ? from[(s + j) * HD] : 0.0f;
+                elements::load(from + min(s + j, n_splits - 1) * HD, o[j]);
             if (s == 0) {
                 max = part.x;
+#pragma unroll 1
                 for (int other = lane + 32; other < n_splits; other += 32)
                     max = fmaxf(max, state[other].x);
                 max = warp_max(max);
@@ -126,14 +173,15 @@ static __device__ inline void combine_splits(const struct decode &p, int64_t ind
                 sum = fmaf(weight, part.y, sum);
             }
 #pragma unroll
-            for (int j = 0; j < COMBINE_AHEAD; j++)
-                value = fmaf(__shfl_sync(KG_WARP_ALL, weight, (s + j) % 32), o[j], value);
+            for (int j = 0; j < COMBINE_AHEAD; j++) {
+                const float x = __shfl_sync(KG_WARP_ALL, weight, (s + j) % 32);
+                for (int e = 0; e < E; e++)
+                    value[e] = fmaf(x, o[j][e], value[e]);
+            }
         }
         sum = warp_sum(sum);
         if (h < heads)
-            p.out[index * HD + dim] = finish(value, sum);
-        if (h < heads && p.lse && dim == 0)
-            p.lse[index] = log_sum_exp(max, sum);
+            store_row<HD>(p, index, dim, value, sum, max);
     }
 }
 

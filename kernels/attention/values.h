@@ -144,10 +144,13 @@ struct digit_values {
         }
     }
 
-    /* Over the warp's own ring: o of its heads. */
+    /* Over the warp's own ring: o of its heads. Lanes with an even t keep the first head of
+       the pair, whose hi digits they have, and the others the second. */
     __device__ __forceinline__ void store(uint8_t *own) const
     {
         const int lane = threadIdx.x % 32, t = lane % 4;
+        const bool odd = t % 2 != 0;
+        const float keeps = odd ? 0x1p-12f : 1.0f, gets = odd ? 1.0f : 0x1p-12f;
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
             for (int j = 0; j < COLUMNS; j++)
@@ -155,19 +158,20 @@ struct digit_values {
                     float o[2];
                     for (int m = 0; m < 2; m++) {
                         const float *x = &acc[b][m][j][2 * r];
-                        const float keep = t % 2 ? x[1] : x[0],
-                                    give = t % 2 ? x[0] : x[1];
-                        const float got = __shfl_xor_sync(KG_WARP_ALL, give, 1);
-                        o[m] = fmaf(t % 2 ? keep : got, 0x1p-12f, t % 2 ? got : keep) *
-                               (m ? 0.5f : 1.0f) * (r ? 0.0625f : 1.0f);
+                        const float size = (m ? 0.5f : 1.0f) * (r ? 0.0625f : 1.0f);
+                        const float got =
+                            __shfl_xor_sync(KG_WARP_ALL, odd ? x[0] : x[1], 1);
+                        o[m] = fmaf(odd ? x[1] : x[0], keeps * size, got * (gets * size));
                     }
                     *(float2 *)((float *)own + (4 * j + t) * OUT_STRIDE + 32 * b +
                                 16 * r + 2 * codes_of(b)) = make_float2(o[0], o[1]);
                 }
     }
-    static __device__ __forceinline__ float stored(const uint8_t *own, int h, int dim)
+    template <int E>
+    static __device__ __forceinline__ void stored(const uint8_t *own, int h, int dim,
+                                                  float (&o)[E])
     {
-        return ((const float *)own)[h * OUT_STRIDE + dim];
+        lane_elements<HD>::load((const float *)own + h * OUT_STRIDE + dim, o);
     }
 
   private:
@@ -330,13 +334,18 @@ struct code_values {
             }
         }
     }
-    static __device__ __forceinline__ float stored(const uint8_t *own, int h, int dim)
+    template <int E>
+    static __device__ __forceinline__ void stored(const uint8_t *own, int h, int dim,
+                                                  float (&o)[E])
     {
         const float *from = (const float *)own + h * HD + dim;
-        float o = from[0];
-        for (int s = 1; s < SLOTS; s++)
-            o += from[s * HG * HD];
-        return o;
+        lane_elements<HD>::load(from, o);
+        for (int s = 1; s < SLOTS; s++) {
+            float x[E];
+            lane_elements<HD>::load(from + s * HG * HD, x);
+            for (int j = 0; j < E; j++)
+                o[j] += x[j];
+        }
     }
 };
 
