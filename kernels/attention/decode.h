@@ -28,8 +28,9 @@
  * it. That saves the sums their rescaling, and a vote instead of a maximum does.
  *
  * Base: one tile of a warp in shared memory, plain copies, a second launch combines the
- * splits. Deep: stages of tiles under way by cp.async; the last block of a row's heads to
- * finish combines in the same launch, which it learns from a counter that it leaves at 0.
+ * splits. Deep: stages of tiles under way by cp.async; of the warps that have stored a part
+ * of a head the last one combines it in the same launch, which it learns from the head's
+ * counter, and leaves that at 0.
  */
 #ifndef KGATE_KERNELS_ATTENTION_DECODE_H
 #define KGATE_KERNELS_ATTENTION_DECODE_H
@@ -76,10 +77,9 @@ struct decode_block {
         QUERIES_AT = WARPS * WARP_BYTES,
         STATE_AT = QUERIES_AT + sizeof(queries),
         REST_AT = STATE_AT + WARPS * HG * 8,
-        LAST_AT = REST_AT + WARPS * HG * shape::BLOCKS * 4,
         /* All shared memory is dynamic: a launch asks for what exceeds 48 KiB by the
            dynamic bytes alone, so none may hide in static arrays. */
-        SHARED_BYTES = LAST_AT + 4,
+        SHARED_BYTES = REST_AT + WARPS * HG * shape::BLOCKS * 4,
     };
     static_assert(WARP_BYTES % 16 == 0, "alignment of the parts");
     static_assert(SHARED_BYTES <= 227 * 1024, "fits a multiprocessor");
@@ -206,7 +206,8 @@ static __global__ void
 {
     typedef decode_block<HD, HG, INT8, MAIN, DEEP> block;
     typedef typename block::shape shape;
-    constexpr int WARPS = block::WARPS, THREADS = block::THREADS;
+    typedef lane_elements<HD> elements;
+    constexpr int WARPS = block::WARPS;
     constexpr int STAGES = block::STAGES;
     KG_SHARED_DYNAMIC(memory);
     typename block::queries &queries =
@@ -214,7 +215,6 @@ static __global__ void
     float2(*state)[HG] = (float2(*)[HG])(memory + block::STATE_AT);
     float(*rests)[HG][shape::BLOCKS] =
         (float(*)[HG][shape::BLOCKS])(memory + block::REST_AT);
-    int *last = (int *)(memory + block::LAST_AT);
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const int g = lane / 4, t = lane % 4;
     const int row = blockIdx.z, split = blockIdx.x;
@@ -236,7 +236,9 @@ static __global__ void
         if (DEEP)
             kg_grid_wait(); /* whoever waits for this launch waits for the ones before it */
         if (DEEP && n_splits == 0 && split == 0)
-            combine_splits<HD, HG, THREADS>(p, index0, heads, 0);
+            for (int i = warp; i < heads * elements::UNITS; i += WARPS)
+                combine_splits<HD>(p, index0 + i / elements::UNITS, i % elements::UNITS,
+                                   0);
         return;
     }
     const int first = split * size, n = min(size, keys.n - first);
@@ -377,7 +379,6 @@ static __global__ void
     __syncthreads();
 
     /* The warps' outputs into the split's. */
-    typedef lane_elements<HD> elements;
     constexpr int E = elements::E;
     const int part = lane % WARPS;
     for (int i = warp; i < HG * elements::UNITS; i += WARPS) {
@@ -417,25 +418,26 @@ static __global__ void
         const int64_t index = index0 + h;
         if (n_splits == 1) {
             store_row<HD>(p, index, dim, value, sum, max);
-        } else {
-            elements::store(p.partial + (index * p.splits_max + split) * HD + dim, value);
-            if (dim == 0)
-                p.state[index * p.splits_max + split] = make_float2(max, sum);
+            continue;
         }
+        elements::store(p.partial + (index * p.splits_max + split) * HD + dim, value);
+        if (dim == 0)
+            p.state[index * p.splits_max + split] = make_float2(max, sum);
+        if (!DEEP)
+            continue;
+        /* The last warp that has a part of this head combines it. */
+        unsigned before = 0;
+        __syncwarp();
+        if (lane == 0)
+            before = kg_atomic_add_acq_rel(p.counter + index, 1u);
+        before = __shfl_sync(KG_WARP_ALL, before, 0);
+        if (before != (unsigned)(n_splits * elements::UNITS) - 1u)
+            continue;
+        if (lane == 0)
+            p.counter[index] = 0;
+        for (int unit = 0; unit < elements::UNITS; unit++)
+            combine_splits<HD>(p, index, unit, n_splits);
     }
-    if (!DEEP || n_splits == 1)
-        return;
-    unsigned *counter = p.counter + (int64_t)row * gridDim.y + blockIdx.y;
-    __syncthreads();
-    if (tid == 0) {
-        *last = kg_atomic_add_acq_rel(counter, 1u) == (unsigned)n_splits - 1u;
-        if (*last)
-            *counter = 0;
-    }
-    __syncthreads();
-    if (!*last)
-        return;
-    combine_splits<HD, HG, THREADS>(p, index0, heads, n_splits);
 }
 
 /* The second launch of the base form: a block a head of a row. */
@@ -447,7 +449,7 @@ static __global__ void combine_kernel(struct decode p)
     const int n = keys_of(p, row).n;
     const int n_splits = split_count(n, split_keys(n, p.splits_wanted));
     if (n_splits != 1)
-        combine_splits<HD, 1, 32 * lane_elements<HD>::UNITS>(p, index, 1, n_splits);
+        combine_splits<HD>(p, index, (int)threadIdx.x / 32, n_splits);
 }
 
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>

@@ -13,10 +13,9 @@ struct decode {
     const float *q;
     const uint8_t *k, *v;
     float *out, *lse;
-    float *partial; /* [rows][heads][splits_max][head_dim] */
-    float2 *state;  /* [rows][heads][splits_max]: maximum, sum of the split */
-    unsigned
-        *counter; /* [rows][groups of heads]: splits that are done; 0 between calls */
+    float *partial;    /* [rows][heads][splits_max][head_dim] */
+    float2 *state;     /* [rows][heads][splits_max]: maximum, sum of the split */
+    unsigned *counter; /* [rows][heads]: warps' parts that are done; 0 between calls */
     const uint64_t *table;
     const int32_t *lengths; /* of each row, or NULL: length + row */
     int64_t k_stride, v_stride;
@@ -131,58 +130,57 @@ static __device__ __forceinline__ void store_row(const struct decode &p, int64_t
 #define COMBINE_AHEAD 16 /* loads under way */
 
 /*
- * `heads` heads of a row from their splits, by a block; the first's index is index0.
+ * A warp's part of head `index` from its splits.
  *
  *   M = max m_s;  w_s = exp(m_s - M);  out = (sum w_s o_s) / (sum w_s l_s)
  *
  * the former with fma from 0 in ascending s; the latter lane by lane, s = lane, lane + 32,
- * .., by fma from 0, then a butterfly. With one split this gives o_0 / l_0. HEADS: the most.
+ * .., by fma from 0, then a butterfly. With one split this gives o_0 / l_0.
  */
-template <int HD, int HEADS, int THREADS>
-static __device__ inline void combine_splits(const struct decode &p, int64_t index0,
-                                             int heads, int n_splits)
+template <int HD>
+static __device__ inline void combine_splits(const struct decode &p, int64_t index,
+                                             int unit, int n_splits)
 {
     typedef lane_elements<HD> elements;
     constexpr int E = elements::E;
-    const int lane = threadIdx.x % 32;
-    /* Shuffles under no condition: each would wait by itself. */
-    for (int i = threadIdx.x / 32; i < HEADS * elements::UNITS; i += THREADS / 32) {
-        const int h = i / elements::UNITS, dim = (i % elements::UNITS * 32 + lane) * E;
-        const int64_t index = index0 + min(h, heads - 1);
-        const float2 *state = p.state + index * p.splits_max;
-        const float *from = p.partial + index * p.splits_max * HD + dim;
-        float2 part = lane < n_splits ? state[lane] : make_float2(-INFINITY, 0.0f);
-        float max = 0.0f, weight = 0.0f, sum = 0.0f, value[E] = {};
-        for (int s = 0; s < n_splits; s += COMBINE_AHEAD) {
-            float o[COMBINE_AHEAD][E]; /* behind the last, that one with a weight of 0 */
+    const int lane = threadIdx.x % 32, dim = (unit * 32 + lane) * E;
+    const float2 *state = p.state + index * p.splits_max;
+    const float *from = p.partial + index * p.splits_max * HD + dim;
+    float2 part = lane < n_splits ? state[lane] : make_float2(-INFINITY, 0.0f);
+    float max = 0.0f, weight = 0.0f, sum = 0.0f, value[E] = {};
+    for (int s = 0; s < n_splits; s += COMBINE_AHEAD) {
+        float o[COMBINE_AHEAD][E]; /* behind the last, that one with a weight of 0 */
+        if (s + COMBINE_AHEAD <= n_splits) {
+#pragma unroll
+            for (int j = 0; j < COMBINE_AHEAD; j++)
+                elements::load(from + s * HD + j * HD, o[j]);
+        } else {
 #pragma unroll
             for (int j = 0; j < COMBINE_AHEAD; j++)
                 elements::load(from + min(s + j, n_splits - 1) * HD, o[j]);
-            if (s == 0) {
-                max = part.x;
-#pragma unroll 1
-                for (int other = lane + 32; other < n_splits; other += 32)
-                    max = fmaxf(max, state[other].x);
-                max = warp_max(max);
-            } else if (s % 32 == 0) {
-                part =
-                    s + lane < n_splits ? state[s + lane] : make_float2(-INFINITY, 0.0f);
-            }
-            if (s % 32 == 0) {
-                weight = weight_exp(part.x - max);
-                sum = fmaf(weight, part.y, sum);
-            }
-#pragma unroll
-            for (int j = 0; j < COMBINE_AHEAD; j++) {
-                const float x = __shfl_sync(KG_WARP_ALL, weight, (s + j) % 32);
-                for (int e = 0; e < E; e++)
-                    value[e] = fmaf(x, o[j][e], value[e]);
-            }
         }
-        sum = warp_sum(sum);
-        if (h < heads)
-            store_row<HD>(p, index, dim, value, sum, max);
+        if (s == 0) {
+            max = part.x;
+#pragma unroll 1
+            for (int other = lane + 32; other < n_splits; other += 32)
+                max = fmaxf(max, state[other].x);
+            max = warp_max(max);
+        } else if (s % 32 == 0) {
+            part = s + lane < n_splits ? state[s + lane] : make_float2(-INFINITY, 0.0f);
+        }
+        if (s % 32 == 0) {
+            weight = weight_exp(part.x - max);
+            sum = fmaf(weight, part.y, sum);
+        }
+        /* Shuffles under no condition: each would wait by itself. */
+#pragma unroll
+        for (int j = 0; j < COMBINE_AHEAD; j++) {
+            const float x = __shfl_sync(KG_WARP_ALL, weight, (s + j) % 32);
+            for (int e = 0; e < E; e++)
+                value[e] = fmaf(x, o[j][e], value[e]);
+        }
     }
+    store_row<HD>(p, index, dim, value, warp_sum(sum), max);
 }
 
 #endif

@@ -16,8 +16,8 @@
  *     (Decode attention releases first: it reads nothing before it has waited.)
  *
  * kg_atomic_add_acq_rel is atomicAdd on memory of the device that also orders: what the
- * block wrote before the barrier that this thread came from is visible to whoever sees the
- * sum, and what those before it wrote is visible behind the next barrier.
+ * block (or warp) wrote before the barrier that this thread came from is visible to whoever
+ * sees the sum, and what those before it wrote is visible behind its next barrier.
  */
 #ifndef KG_DEVICE_OVERLAP_H
 #define KG_DEVICE_OVERLAP_H
