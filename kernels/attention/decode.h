@@ -36,23 +36,9 @@
 #define KGATE_KERNELS_ATTENTION_DECODE_H
 
 #include "kernels/attention/launch.h"
-#include "kernels/attention/values.h"
+#include "kernels/attention/queries.h"
+#include "kernels/attention/sums.h"
 #include "kernels/device/overlap.h"
-
-#define LAZY 3.0f /* how far a score may exceed M */
-
-template <int HD, int HG, bool INT8>
-struct decode_queries;
-
-template <int HD, int HG>
-struct alignas(16) decode_queries<HD, HG, true> {
-    int8_t code[HG][HD];
-    float d[HG][HD / 32];
-};
-template <int HD, int HG>
-struct alignas(16) decode_queries<HD, HG, false> {
-    float q[HG * HD];
-};
 
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
 struct decode_block {
@@ -83,120 +69,6 @@ struct decode_block {
     };
     static_assert(WARP_BYTES % 16 == 0, "alignment of the parts");
     static_assert(SHARED_BYTES <= 227 * 1024, "fits a multiprocessor");
-};
-
-/* 32 elements of a head, which a warp's lanes have as x, to shared memory. */
-template <int HD, int HG>
-static __device__ __forceinline__ void
-store_queries(struct decode_queries<HD, HG, true> &to, int i, float x)
-{
-    const int lane = threadIdx.x % 32, h = i / (HD / 32), b = i % (HD / 32);
-    const float d = warp_max(fabsf(x)) / 127.0f;
-    const float id = d > 0.0f ? 1.0f / d : 0.0f;
-    to.code[h][32 * b + lane] = (int8_t)__float2int_rn(x * id);
-    if (lane == 0)
-        to.d[h][b] = d;
-}
-template <int HD, int HG>
-static __device__ __forceinline__ void
-store_queries(struct decode_queries<HD, HG, false> &to, int i, float x)
-{
-    to.q[32 * i + threadIdx.x % 32] = x;
-}
-
-/* A lane's part of the queries. */
-template <int HD, int HG>
-static __device__ __forceinline__ void
-take_queries(const struct decode_queries<HD, HG, true> &from, float scale,
-             struct query_codes<HD, HG> &to)
-{
-    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    for (int b = 0; b < HD / 32; b++) {
-        const uint2 c = kg_load_uint2(&from.code[g % HG][32 * b + 8 * t]);
-        const bool mine = HG == 8 || g / 4 == b % 2;
-        to.code[b][0] = mine ? c.x : 0u;
-        to.code[b][1] = mine ? c.y : 0u;
-    }
-    for (int j = 0; j < to.PAIRS; j++)
-        for (int i = 0; i < 2; i++)
-            to.scale[j][i] =
-                (HG == 8 ? from.d[(2 * t + i) % HG][j]
-                         : from.d[2 * (t % 2) + i][min(2 * j + t / 2, HD / 32 - 1)]) *
-                scale;
-}
-template <int HD, int HG>
-static __device__ __forceinline__ void
-take_queries(const struct decode_queries<HD, HG, false> &, float,
-             struct query_codes<HD, HG> &)
-{
-}
-
-/*
- * Sums over the lanes that have the same heads in the scores' picture, of N values at once:
- * a butterfly over the lane distances 16, 8, 4 and, for HG = 4, 2. While N is even a lane
- * goes on with half of them only. Afterwards it has N' sums in x[0 ..], those of the values
- * at + 0 ..; returns N'.
- */
-template <int HG, int N, int DISTANCE = 16>
-static __device__ __forceinline__ int sum_of_keys(float *x, int &at)
-{
-    if constexpr (DISTANCE < (HG == 4 ? 2 : 4)) {
-        return N;
-    } else if constexpr (N % 2 == 0 && DISTANCE >= 4) {
-        const bool upper = (threadIdx.x & DISTANCE) != 0;
-#pragma unroll
-        for (int i = 0; i < N / 2; i++) {
-            const float keep = upper ? x[N / 2 + i] : x[i];
-            const float give = upper ? x[i] : x[N / 2 + i];
-            x[i] = keep + __shfl_xor_sync(KG_WARP_ALL, give, DISTANCE);
-        }
-        at += upper ? N / 2 : 0;
-        return sum_of_keys<HG, N / 2, DISTANCE / 2>(x, at);
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            x[i] += __shfl_xor_sync(KG_WARP_ALL, x[i], DISTANCE);
-        return sum_of_keys<HG, N, DISTANCE / 2>(x, at);
-    }
-}
-template <int HG>
-static __device__ __forceinline__ float max_of_keys(float x)
-{
-    x = fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 16));
-    x = fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 8));
-    x = fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 4));
-    return HG == 4 ? fmaxf(x, __shfl_xor_sync(KG_WARP_ALL, x, 2)) : x;
-}
-
-/* What a warp has of its keys: M, L and rest of a lane's pair of heads, and the values. */
-template <int HD, int HG, bool MAIN>
-struct warp_sums {
-    typedef tile_shape<HD, HG, MAIN> shape;
-    float max[2], sum[2], rest[shape::BLOCKS][2];
-    typename values_of<HD, HG, MAIN>::type values;
-
-    /* fresh: nothing has been added yet. */
-    __device__ __forceinline__ void rescale(const float (&score)[shape::KEYS][2],
-                                            bool fresh)
-    {
-        float r[2];
-        for (int i = 0; i < 2; i++) {
-            float x = score[0][i];
-            for (int k = 1; k < shape::KEYS; k++)
-                x = fmaxf(x, score[k][i]);
-            x = max_of_keys<HG>(x);
-            const float old = max[i];
-            max[i] = x > old + LAZY ? x : old;
-            if (fresh)
-                continue;
-            r[i] = weight_exp(old - max[i]);
-            sum[i] *= r[i];
-            for (int b = 0; b < shape::BLOCKS; b++)
-                rest[b][i] *= r[i];
-        }
-        if (!fresh)
-            values.rescale(r);
-    }
 };
 
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
