@@ -18,8 +18,9 @@
  * (docs/performance/dsv4.md); those get their sums from tensor cores, whose alignment keeps at
  * least 23 bits below the largest product: a product is below 2^12 and its steps are 2^-10,
  * so no bit is lost there either. For the others the tensor cores are asked once more, for
- * sum|A * w| of each output: where that is below 2^24 steps, nothing rounds there. What
- * remains is summed in order, by ordered_group.
+ * sum|A * w| of 16 products of each output, on top of the magnitude of the sum before those: where
+ * that is below 2^24 steps, nothing rounds there. What remains is summed in order, by
+ * ordered_group.
  *
  * Moving the scale. The activation scale is a power of two, and so is the largest of a row,
  * 2^e. code * scale * 2^(7 - e) is a half, exactly, as long as scale >= 2^(e - 22), and so is

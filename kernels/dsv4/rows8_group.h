@@ -107,15 +107,25 @@ __device__ __noinline__ struct sums marked_group(int k, const unsigned char *sha
         {d0, d1, d2, d3}
     };
     uint32_t x4[STEPS], bytes[STEPS][2], w[4], x[2];
-    float most[4] = {};
+    float before[4] = {},
+          most[4] = {}; /* the sums of the steps before; the largest there are */
     load_codes<STEPS>(p.codes, x4);
     load_w<STEPS>(p.w, p.w8, bytes);
     for (int h = 0; h < STEPS; h++) {
-        bytes[h][0] &= 0x7f7f7f7fu;
-        bytes[h][1] &= 0x7f7f7f7fu;
+        float magnitudes[4];
+        for (int e = 0; e < 4; e++)
+            magnitudes[e] = fabsf(before[e]);
         w_fragment(bytes[h], w);
-        x_fragment(x4[h] & 0x7f7f7f7fu, x);
-        kg_mma_f16_16816(most, w, x);
+        x_fragment(x4[h], x);
+        if (h + 1 < STEPS)
+            kg_mma_f16_16816(before, w, x);
+        for (int i = 0; i < 4; i++)
+            w[i] &= 0x7fff7fffu;
+        x[0] &= 0x7fff7fffu;
+        x[1] &= 0x7fff7fffu;
+        kg_mma_f16_16816(magnitudes, w, x);
+        for (int e = 0; e < 4; e++) /* a NaN stays */
+            most[e] = most[e] > magnitudes[e] ? most[e] : magnitudes[e];
     }
     /* The smallest code but 0 has an ulp of `step`. 2^24 times half of it, times the 2^-14 of w, less
        a part for what the tensor cores may drop. */
