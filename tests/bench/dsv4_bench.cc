@@ -171,13 +171,22 @@ static double read_us(const weights &w)
         .median;
 }
 
-static void product(const weights &w, double read, int form, int64_t m)
+static std::string name_of(int kind, int form, int64_t m, int64_t n, int64_t k)
 {
     char name[96];
-    snprintf(name, sizeof name, "%s %-7s %4lld x %4lld x %4lld", kinds[w.kind],
-             forms[form], (long long)m, (long long)w.n, (long long)w.k);
-    if (std::string(name).find(filter) == std::string::npos)
-        return;
+    snprintf(name, sizeof name, "%s %-7s %4lld x %4lld x %4lld", kinds[kind], forms[form],
+             (long long)m, (long long)n, (long long)k);
+    return name;
+}
+
+static bool wanted(const std::string &name)
+{
+    return name.find(filter) != std::string::npos;
+}
+
+static void product(const weights &w, double read, int form, int64_t m)
+{
+    const std::string name = name_of(w.kind, form, m, w.n, w.k);
     const kg_dsv4_ops *ops = pv->dsv4;
     const memory x(bell((size_t)(m * w.k))), codes((size_t)(m * w.k)),
         scales((size_t)(m * w.k / 32)), y((size_t)(m * w.n * 4));
@@ -216,15 +225,23 @@ static void product(const weights &w, double read, int form, int64_t m)
     n += differ(last);
     printf("%s  %7.2f us (least %7.2f)  read %5.2f (x%.2f), by bytes %5.2f (x%.2f)  "
            "differ %zu\n",
-           name, t.median, t.least, read, t.median / read, (double)w.bytes() / 4.17e6,
-           t.median / ((double)w.bytes() / 4.17e6), n);
+           name.c_str(), t.median, t.least, read, t.median / read,
+           (double)w.bytes() / 4.17e6, t.median / ((double)w.bytes() / 4.17e6), n);
     fflush(stdout);
     wrong += n != 0;
 }
 
+/* The forms and numbers of rows of `list`. */
 static void products(int kind, int64_t n, int64_t k,
-                     const std::vector<std::pair<int, int64_t>> &list)
+                     std::vector<std::pair<int, int64_t>> list)
 {
+    list.erase(std::remove_if(list.begin(), list.end(),
+                              [&](const std::pair<int, int64_t> &e) {
+                                  return !wanted(name_of(kind, e.first, e.second, n, k));
+                              }),
+               list.end());
+    if (list.empty())
+        return;
     const weights w(kind, n, k);
     const double read = read_us(w);
     for (const auto &entry : list)
@@ -235,7 +252,7 @@ static void products(int kind, int64_t n, int64_t k,
 static void elements(const char *name, size_t in, size_t out,
                      const std::function<int(char *, char *)> &launch)
 {
-    if (std::string(name).find(filter) == std::string::npos)
+    if (!wanted(name))
         return;
     const int copies = (int)(together / (in + out)) + 1;
     const memory from((in + 256) * (size_t)copies), to((out + 256) * (size_t)copies);
