@@ -295,26 +295,33 @@ static __device__ __forceinline__ void copy_stage(const struct product_args &p,
 #define DOT_ZERO 0x4b400000 /* 1.5 * 2^23 as f32 */
 #define DOT_ZERO_F 12582912.0f
 
-/* Codes of activations to match thread t's codes of weights, from the 32 of a unit. */
+/* Codes of activations to match thread t's codes of weights, from the two halves of a unit. */
 template <int MAP>
-static __device__ __forceinline__ void load_x(const uint8_t *x, int t, uint32_t b[2])
+static __device__ __forceinline__ void load_x(const uint8_t *low, const uint8_t *high,
+                                              int t, uint32_t b[2])
 {
     if (MAP == MAP_RUN) {
-        uint2 v = kg_load_uint2(x + 8 * t);
+        uint2 v = kg_load_uint2((t < 2 ? low : high) + 8 * (t % 2));
         b[0] = v.x;
         b[1] = v.y;
         return;
     }
     if (MAP == MAP_PAIRS) {
         for (int g = 0; g < 2; g++) {
-            const uint8_t *from = x + 16 * g + 2 * t;
+            const uint8_t *from = (g ? high : low) + 2 * t;
             b[g] = __byte_perm(kg_load_u16(from), kg_load_u16(from + 8), 0x5140);
         }
         return;
     }
-    const uint32_t v = kg_load_u32(x + 4 * t), w = kg_load_u32(x + 4 * t + 16);
+    const uint32_t v = kg_load_u32(low + 4 * t), w = kg_load_u32(high + 4 * t);
     b[0] = MAP == MAP_HALVES ? v : __byte_perm(v, w, 0x5140);
     b[1] = MAP == MAP_HALVES ? w : __byte_perm(v, w, 0x7362);
+}
+
+template <int MAP>
+static __device__ __forceinline__ void load_x(const uint8_t *x, int t, uint32_t b[2])
+{
+    load_x<MAP>(x, x + 16, t, b);
 }
 
 /* b for the dots of group g of a unit whose groups are 16 long. */

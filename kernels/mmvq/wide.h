@@ -299,6 +299,16 @@ static __device__ __forceinline__ void warp_arrive(uint64_t *barrier)
         kg_split_arrive(barrier);
 }
 
+/* Of the warps that compute; of the block where there is no such barrier. */
+static __device__ __forceinline__ void sync_computing(void)
+{
+#if KG_SPLIT_BARRIER
+    kg_named_barrier_sync(1, 32 * COPY_WARP);
+#else
+    __syncthreads();
+#endif
+}
+
 /* ---- the kernel ---- */
 
 /* What the block's warps wait for. A slot that serves both teams in turn has a barrier for each:
@@ -371,16 +381,17 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
 #endif
     kg_grid_wait();
     kg_grid_release();
-    if (!copies)
-        wide_load_q<W>(p, q0, (int)min64(p.width, p.m - q0), 16 * S * stages, x,
-                       behind + warp * Q_BYTES);
+    /* q as it comes, a group of copies for each stage; put in order at the first tile. */
+    for (int stage = 0; stage < stages && !copies; stage++) {
+        for (int j = 0; j < S; j++)
+            wide_copy_q<W>(p, q0, (int)min64(p.width, p.m - q0),
+                           16 * (S * stage + j) + warp, x);
+        kg_cp_async_commit();
+    }
     const struct code_tables tables = W::tables();
     struct tile_quad zero;
     for (int i = 0; i < 4; i++)
         zero.v[i] = (int)kg_opaque((uint32_t)DOT_ZERO);
-#if KG_SPLIT_BARRIER
-    kg_named_barrier_sync(1, 32 * COPY_WARP);
-#endif
     int slot = team;
     uint32_t parity = 0, tiles = 0;
     /* The tile before, when all warps have put their sums. */
@@ -394,6 +405,15 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x, tiles++) {
         float acc[16] = {};
         for (int stage = 0; stage < stages; stage++) {
+            if (tiles == 0) {
+                if (!copies) {
+                    wait_groups(stages - 1 - stage);
+                    __syncwarp();
+                    for (int j = 0; j < S; j++)
+                        wide_take_q<W>(16 * (S * stage + j) + warp, x);
+                }
+                sync_computing();
+            }
 #if !KG_SPLIT_BARRIER
             __syncthreads();
             if (warp == COPY_WARP)

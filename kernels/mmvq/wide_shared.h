@@ -18,8 +18,6 @@ enum {
     WIDE_PLANES = 4,                     /* at most */
     SUM_KIND = 144,                      /* floats of four units of a warp in the sums */
     SUM_BYTES = TEAM_WARPS * 4 * SUM_KIND * 4, /* of a team */
-    Q_ROW = 80, /* of a pair of units of a row of q, spread over the banks */
-    Q_BYTES = 8 * Q_ROW,
     SCALE_BYTES =
         4 * 4 * WIDE_ROWS, /* of a warp, a scale for each of four units of its rows */
 };
@@ -97,65 +95,72 @@ static __device__ __forceinline__ float dot_zero(int u)
     return __uint_as_float((uint32_t)DOT_ZERO - ((uint32_t)u << 23));
 }
 
-/* Lane (n, t) has the codes of both units of a pair for row n of q; lane t of a row of w wants d, s
-   and addends of columns 2t and 2t + 1 of the first, then of the second. A warp's `room` has a
-   pair of units as they come, 16 bytes a lane, for load_x to pick from. */
-template <class R>
-static __device__ __forceinline__ void
-wide_load_q(const struct product_args &p, int64_t q0, int columns, int pairs,
-            const struct wide_shared<R> &x, uint8_t *room)
+/* Where chunk c of the four of row n of a pair of units is as it comes: spread over the banks. */
+static __device__ __forceinline__ uint8_t *raw_chunk(uint8_t *codes, int n, int c)
 {
-    using X = wide_x<R>;
-    constexpr int BATCH = 8;
+    return codes + 64 * n + 16 * (c ^ n / 2);
+}
+
+/* The copies of a pair of units, by a warp: lane (n, t) has chunk t of row n, d or s of a unit. */
+template <class R>
+static __device__ __forceinline__ void wide_copy_q(const struct product_args &p,
+                                                   int64_t q0, int columns, int pair,
+                                                   const struct wide_shared<R> &x)
+{
     const int lane = threadIdx.x % 32, n = lane / 4, t = lane % 4, units = p.k / KG_UNIT;
     const int64_t row = q0 + n;
-    const uint8_t *const codes = (const uint8_t *)p.q + row * p.in + 16 * t;
-    const int to = 4 * (n / 2) + n % 2 + 2 * (t % 2);
-    uint8_t *const mine = room + Q_ROW * n;
-#pragma unroll 1
-    for (int first = (int)threadIdx.x / 32; first < pairs; first += BATCH * COPY_WARP) {
-        uint4 raw[BATCH];
-        float d[BATCH], s[BATCH];
-#pragma unroll
-        for (int k = 0; k < BATCH; k++) {
-            const int pair = first + k * COPY_WARP, unit = 2 * pair + t % 2;
-            const bool there = n < columns && unit < units;
-            raw[k] = make_uint4(0, 0, 0, 0);
-            if (n < columns && 2 * pair + t / 2 < units)
-                raw[k] = kg_load_uint4(codes + 2 * KG_UNIT * pair);
-            d[k] = there ? p.d[row * units + unit] : 0.0f;
-            s[k] = R::F::MINIMUM && there ? p.s[row * units + unit] : 0.0f;
-        }
-#pragma unroll
-        for (int k = 0; k < BATCH; k++) {
-            const int pair = first + k * COPY_WARP;
-            uint32_t b[2][2];
-            int start[2][2];
-            if (pair >= pairs)
-                break;
-            __syncwarp();
-            *(uint4 *)(mine + 16 * t) = raw[k];
-            __syncwarp();
-            for (int i = 0; i < 2; i++)
-                load_x<R::MAP>(mine + KG_UNIT * i, t, b[i]);
-            *(uint4 *)(x.codes + X::CODE_BYTES * pair + 16 * lane) =
-                make_uint4(b[0][0], b[0][1], b[1][0], b[1][1]);
-            if (t < 2)
-                x.d[16 * pair + to] = d[k];
-            if (R::F::MINIMUM && t >= 2)
-                x.s[16 * pair + to] = s[k];
-            if (X::ADDEND) {
-                for (int i = 0; i < 2; i++)
-                    tile_init<R>(b[i], start[i]);
-                const int kind = t / 2, u = R::SCALED ? 2 * (pair % 2) + t % 2 : 0;
-                const int one = kind ? start[0][1] : start[0][0],
-                          other = kind ? start[1][1] : start[1][0];
-                if (kind < X::KINDS)
-                    x.addend[16 * (X::KINDS * pair + kind) + to] =
-                        (float)((t % 2 ? other : one) - DOT_ZERO) - dot_zero(u);
-            }
-        }
+    const bool codes = n < columns && 2 * pair + t / 2 < units;
+    const int unit = 2 * pair + t % 2, to = 16 * pair + 4 * (n / 2) + n % 2 + 2 * (t % 2);
+    const bool there = n < columns && unit < units;
+    kg_cp_async_16(raw_chunk(x.codes + wide_x<R>::CODE_BYTES * pair, n, t),
+                   codes ? p.q + row * p.in + 64 * pair + 16 * t : p.q, codes ? 16 : 0);
+    if (t < 2)
+        kg_cp_async_4(x.d + to, there ? p.d + row * units + unit : p.d, there ? 4 : 0);
+    else if (R::F::MINIMUM)
+        kg_cp_async_4(x.s + to, there ? p.s + row * units + unit : p.s, there ? 4 : 0);
+}
+
+/* The pair, which the same warp has copied, in the order in which lanes want it: lane (n, t) the
+   codes of both units for row n of q; lane t of a row of w d, s and addends of columns 2t and
+   2t + 1 of the first, then of the second. */
+template <class R>
+static __device__ __forceinline__ void wide_take_q(int pair,
+                                                   const struct wide_shared<R> &x)
+{
+    using X = wide_x<R>;
+    const int lane = threadIdx.x % 32, n = lane / 4, t = lane % 4;
+    uint8_t *const codes = x.codes + X::CODE_BYTES * pair;
+    uint32_t b[2][2];
+    for (int i = 0; i < 2; i++)
+        load_x<R::MAP>(raw_chunk(codes, n, 2 * i), raw_chunk(codes, n, 2 * i + 1), t,
+                       b[i]);
+    __syncwarp();
+    *(uint4 *)(codes + 16 * lane) = make_uint4(b[0][0], b[0][1], b[1][0], b[1][1]);
+    if (X::ADDEND) {
+        const int to = 4 * (n / 2) + n % 2 + 2 * (t % 2);
+        const int kind = t / 2, u = R::SCALED ? 2 * (pair % 2) + t % 2 : 0;
+        int start[2][2];
+        for (int i = 0; i < 2; i++)
+            tile_init<R>(b[i], start[i]);
+        const int one = kind ? start[0][1] : start[0][0],
+                  other = kind ? start[1][1] : start[1][0];
+        if (kind < X::KINDS)
+            x.addend[16 * (X::KINDS * pair + kind) + to] =
+                (float)((t % 2 ? other : one) - DOT_ZERO) - dot_zero(u);
     }
+}
+
+/* Until at most `groups` of this thread's groups of copies are under way. */
+static __device__ __forceinline__ void wait_groups(int groups)
+{
+    if (groups >= 3)
+        kg_cp_async_wait<3>();
+    else if (groups == 2)
+        kg_cp_async_wait<2>();
+    else if (groups == 1)
+        kg_cp_async_wait<1>();
+    else
+        kg_cp_async_wait<0>();
 }
 
 #endif
