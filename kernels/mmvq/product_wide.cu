@@ -75,12 +75,12 @@ struct wide_form {
 
 /* Of each form: thousands of weights of a row in a slot. */
 static const struct wide_form forms[] = {
-    FORM(read_q4_0, KG_LAYOUT_FILE, 2),   FORM(read_q8_0, KG_LAYOUT_FILE, 1),
+    FORM(read_q4_0, KG_LAYOUT_FILE, 4),   FORM(read_q8_0, KG_LAYOUT_FILE, 1),
     FORM(read_q3_k, KG_LAYOUT_FILE, 4),   FORM(read_q4_k, KG_LAYOUT_FILE, 2),
     FORM(read_q5_k, KG_LAYOUT_FILE, 2),   FORM(read_q6_k, KG_LAYOUT_FILE, 2),
-    FORM(read_iq4_xs, KG_LAYOUT_FILE, 2), FORM(read_nvfp4, KG_LAYOUT_FILE, 2),
-    FORM(read_mxfp4, KG_LAYOUT_FILE, 2),  FORM(split_q4_0, KG_LAYOUT_SPLIT, 2),
-    FORM(split_q4_k, KG_LAYOUT_SPLIT, 2), FORM(split_nvfp4, KG_LAYOUT_SPLIT, 2),
+    FORM(read_iq4_xs, KG_LAYOUT_FILE, 4), FORM(read_nvfp4, KG_LAYOUT_FILE, 4),
+    FORM(read_mxfp4, KG_LAYOUT_FILE, 4),  FORM(split_q4_0, KG_LAYOUT_SPLIT, 2),
+    FORM(split_q4_k, KG_LAYOUT_SPLIT, 2), FORM(split_nvfp4, KG_LAYOUT_SPLIT, 4),
     FORM(split_q6_k, KG_LAYOUT_SPLIT, 2),
 };
 

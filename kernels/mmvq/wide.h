@@ -91,9 +91,12 @@ static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
     }
     kg_split_expect(landed, L::total);
 #pragma unroll
-    for (int i = 0; i < R::PLANES; i++)
-        kg_split_load_box(slot + L::at(i), args.map[tile.tensor][i],
-                          stage * (L::bytes(i) / 8), (int)tile.row0, landed);
+    for (int n = 0; n < L::boxes * R::PLANES; n++) {
+        const int box = n / R::PLANES, i = n % R::PLANES;
+        kg_split_load_box(slot + box * L::box + L::at(i), args.map[tile.tensor][i],
+                          (L::boxes * stage + box) * (L::bytes(i) / 8), (int)tile.row0,
+                          landed);
+    }
 }
 #else
 /* By a warp. */
@@ -105,14 +108,17 @@ static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
     using L = wide_slot<R, S>;
     const struct product_args &p = args.p;
     const uint8_t *plane = p.tensor[tile.tensor].w;
-    const int units = min(p.k / KG_UNIT - 32 * S * stage, 32 * S);
     for (int i = 0; i < R::PLANES; i++) {
         const int64_t row = row_bytes<R>(p, i);
-        const int bytes = units * R::plane_bytes(i) / 32;
-        for (int r = 0; r < tile.rows; r++)
-            for (int c = 16 * (int)(threadIdx.x % 32); c < bytes; c += 512)
-                kg_cp_async_16(slot + L::at(i) + r * L::stride(i) + c,
-                               plane + (tile.row0 + r) * row + stage * L::bytes(i) + c);
+        for (int box = 0; box < L::boxes; box++) {
+            const int64_t first = (int64_t)(L::boxes * stage + box) * L::bytes(i);
+            const int bytes = (int)min64(row - first, L::bytes(i));
+            uint8_t *const to = slot + box * L::box + L::at(i);
+            for (int r = 0; r < tile.rows; r++)
+                for (int c = 16 * (int)(threadIdx.x % 32); c < bytes; c += 512)
+                    kg_cp_async_16(to + r * L::stride(i) + c,
+                                   plane + (tile.row0 + r) * row + first + c);
+        }
         plane += p.tensor[tile.tensor].out * row;
     }
     kg_cp_async_commit();
@@ -167,18 +173,23 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
     using X = wide_x<W>;
     using F = typename W::F;
     const int lane = threadIdx.x % 32, t = lane % 4, g = lane / 4;
+    /* With two scales a unit the codes are read behind the exchange of scales: registers. */
+    constexpr bool LATE = X::KINDS == 2;
     uint32_t c[2][4][2], e[2][4][2];
     float a[2][2], m[2];
+    int at[W::PLANES], off[2][W::PLANES];
+#pragma unroll
+    for (int i = 0; i < W::PLANES; i++) {
+        at[i] = j / L::thousands * L::box + L::at(i) + g * L::stride(i) +
+                j % L::thousands * W::plane_bytes(i);
+        off[0][i] = 0;
+        off[1][i] = 8 * L::stride(i);
+    }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        int at[W::PLANES], off[W::PLANES];
-#pragma unroll
-        for (int i = 0; i < W::PLANES; i++) {
-            at[i] = L::at(i) + g * L::stride(i) + j * W::plane_bytes(i);
-            off[i] = 8 * h * L::stride(i);
-        }
-        W::codes(slot, at, off, w, t, tables, c[h], e[h]);
-        W::scales(slot, at, off, w, t, a[h], &m[h]);
+        if (!LATE)
+            W::codes(slot, at, off[h], w, t, tables, c[h], e[h]);
+        W::scales(slot, at, off[h], w, t, a[h], &m[h]);
     }
     __syncwarp(); /* the last scales have been read */
     for (int h = 0; h < 2; h++) {
@@ -197,6 +208,9 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
             factor[h][k][2] = v.z;
             factor[h][k][3] = v.w;
         }
+    if (LATE)
+        for (int h = 0; h < 2; h++)
+            W::codes(slot, at, off[h], w, t, tables, c[h], e[h]);
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         const struct tile_quad b =
@@ -251,18 +265,17 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
 
 /* ---- results ---- */
 
-/* Where unit u of value i of a warp is among its sums: odd units sixteen banks away from even. */
-static __device__ __forceinline__ int sum_at(int i, int u)
+/* Where value i of unit u of a lane is among a warp's sums: odd units sixteen banks away from even. */
+static __device__ __forceinline__ int sum_at(int i, int u, int lane)
 {
-    return SUM_KIND * i + 32 * (u / 2) + 80 * (u % 2);
+    return 32 * (4 * i + u) + (lane ^ 16 * (u % 2));
 }
 
 static __device__ __forceinline__ void wide_put(float *sums, int w, const float acc[16])
 {
-    float *const mine = sums + w * (4 * SUM_KIND) + threadIdx.x % 32;
     for (int i = 0; i < 4; i++)
         for (int u = 0; u < 4; u++)
-            mine[sum_at(i, u)] = acc[4 * u + i];
+            sums[WARP_SUMS * w + sum_at(i, u, threadIdx.x % 32)] = acc[4 * u + i];
 }
 
 /* The butterfly: warp w has value w / 2 of half the lanes, of which each half of its own has the
@@ -277,7 +290,7 @@ static __device__ __forceinline__ void wide_store(const struct product_args &p,
     for (int u = 0; u < 2; u++) {
         float v[TEAM_WARPS];
         for (int k = 0; k < TEAM_WARPS; k++)
-            v[k] = sums[k * (4 * SUM_KIND) + sum_at(i, 2 * u + odd) + from];
+            v[k] = sums[WARP_SUMS * k + sum_at(i, 2 * u + odd, from)];
         for (int distance = TEAM_WARPS / 2; distance > 0; distance /= 2)
             for (int k = 0; k < distance; k++)
                 v[k] += v[k + distance];

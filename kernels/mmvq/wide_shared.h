@@ -13,24 +13,27 @@ enum {
     WIDE_TEAMS = 2,
     TEAM_WARPS = 8,
     COPY_WARP = WIDE_TEAMS * TEAM_WARPS,
-    WIDE_THREADS = 32 * (COPY_WARP + 4), /* registers are a warpgroup's */
-    WIDE_SLOTS = 8,                      /* at most */
-    WIDE_PLANES = 4,                     /* at most */
-    SUM_KIND = 144,                      /* floats of four units of a warp in the sums */
-    SUM_BYTES = TEAM_WARPS * 4 * SUM_KIND * 4, /* of a team */
+    WIDE_THREADS = 32 * (COPY_WARP + 4),    /* registers are a warpgroup's */
+    WIDE_SLOTS = 8,                         /* at most */
+    WIDE_PLANES = 4,                        /* at most */
+    WARP_SUMS = 16 * 32,                    /* floats */
+    SUM_BYTES = TEAM_WARPS * WARP_SUMS * 4, /* of a team */
     SCALE_BYTES =
         4 * 4 * WIDE_ROWS, /* of a warp, a scale for each of four units of its rows */
 };
 
 /* ---- shapes ---- */
 
-/* A slot: each row and plane starts at a multiple of 16 bytes, with rows spread over the banks:
-   words want odd multiples of 16, 8-byte loads odd multiples of 32. */
+/* A slot of 1024 * S weights of each row, in one box of the tensor map or two: a row of a box is at
+   most 2048 bytes. Each row and plane starts at a multiple of 16 bytes, with rows spread over the
+   banks: words want odd multiples of 16, 8-byte loads odd multiples of 32. */
 template <class R, int S>
 struct wide_slot {
+    static constexpr int boxes = R::plane_bytes(0) * S > 2000 ? 2 : 1;
+    static constexpr int thousands = S / boxes;           /* of weights in a box */
     static __device__ __host__ constexpr int bytes(int i) /* of a row in plane i */
     {
-        return R::plane_bytes(i) * S;
+        return R::plane_bytes(i) * thousands;
     }
     static __device__ __host__ constexpr int stride(int i)
     {
@@ -39,13 +42,15 @@ struct wide_slot {
             return (n + (6 - n % 4) % 4) * 16;
         return (n | 1) * 16;
     }
-    /* No loop, which the compiler would not fold where i is known after unrolling. */
+    /* Of plane i in a box. No loop, which the compiler would not fold where i is known after
+       unrolling. */
     static __device__ __host__ constexpr int at(int i)
     {
         return WIDE_ROWS * ((i > 0 ? stride(0) : 0) + (i > 1 ? stride(1) : 0) +
                             (i > 2 ? stride(2) : 0) + (i > 3 ? stride(3) : 0));
     }
-    static constexpr int total = at(R::PLANES);
+    static constexpr int box = at(R::PLANES);
+    static constexpr int total = boxes * box;
 };
 
 /* Of the shared q, for each pair of units 2p, 2p + 1: codes by lane, then d, s and addends, by
