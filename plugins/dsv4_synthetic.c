@@ -102,26 +102,29 @@ struct product {
 };
 
 static const struct product products[] = {
-    {"m1",    16, 1,  80,  1152},
-    {"m8",    16, 8,  136, 2176},
-    {"m9",    16, 9,  72,  1152},
-    {"m17",   16, 17, 100, 2432},
-    {"m65",   16, 65, 144, 640 },
-    {"m1",    32, 1,  80,  1152},
-    {"m8",    32, 8,  136, 4352},
-    {"m9",    32, 9,  72,  1152},
-    {"m17",   32, 17, 100, 2432},
-    {"m65",   32, 65, 144, 640 },
+    {"m1",    16, 1,  80,  1152 },
+    {"m8",    16, 8,  136, 2176 },
+    {"m9",    16, 9,  72,  1152 },
+    {"m17",   16, 17, 100, 2432 },
+    {"m65",   16, 65, 144, 640  },
+    {"m1",    32, 1,  80,  1152 },
+    {"m8",    32, 8,  136, 4352 },
+    {"m9",    32, 9,  72,  1152 },
+    {"m17",   32, 17, 100, 2432 },
+    {"m65",   32, 65, 144, 640  },
  /* three groups in a partial sum */
-    {"deep",  16, 10, 24,  4480},
-    {"deep",  32, 10, 24,  8320},
+    {"deep",  16, 10, 24,  4480 },
+    {"deep",  32, 10, 24,  8320 },
+ /* and more than a stage of tiles has; too many for rows8 */
+    {"far",   16, 3,  24,  18432},
+    {"far",   32, 3,  24,  18432},
  /* those that rows8 knows when it is compiled */
-    {"k2048", 16, 9,  24,  2048},
-    {"k2048", 32, 9,  24,  2048},
-    {"k3072", 16, 9,  24,  3072},
-    {"k3072", 32, 9,  24,  3072},
-    {"k4096", 16, 9,  24,  4096},
-    {"k4096", 32, 9,  24,  4096},
+    {"k2048", 16, 9,  24,  2048 },
+    {"k2048", 32, 9,  24,  2048 },
+    {"k3072", 16, 9,  24,  3072 },
+    {"k3072", 32, 9,  24,  3072 },
+    {"k4096", 16, 9,  24,  4096 },
+    {"k4096", 32, 9,  24,  4096 },
 };
 
 /* The same for groups that need their order; "order" itself is of another k. */
@@ -148,7 +151,8 @@ static void run_shape(struct kg_cell *cell, const void *row)
         kg_dsv4_act_of(cell, kg_dsv4_bell(cell, p->m, p->k, 61), p->m, p->k);
 
     describe(cell, &w, p->m);
-    kg_dsv4_run_gemm(cell, "y", &w, &act, KG_DSV4_F64 | KG_DSV4_ALL_FORMS);
+    kg_dsv4_run_gemm(cell, "y", &w, &act,
+                     p->k > 9216 ? KG_DSV4_F64 : KG_DSV4_F64 | KG_DSV4_ALL_FORMS);
 }
 
 /*

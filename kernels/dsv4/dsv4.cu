@@ -28,7 +28,7 @@ int kg_dsv4_ordered(const struct gemm_args &args, struct CUstream_st *stream)
 }
 
 /* Rows up to which passes of 8 beat the tiles, which first lay their operands out anew. */
-static constexpr int64_t ROWS8_MOST = 96;
+static constexpr int64_t ROWS8_MOST = 128;
 static constexpr int64_t ROWS8_K_MOST = 9216;
 
 static int chosen_form(int form, int64_t m, int64_t k)

@@ -1,15 +1,15 @@
 /*
  * How the tiles form (tiles.cu) lays its operands out anew, and the kernel that does it.
  *
- * Positions: group t + 128 r is at position bitrev(t) * ROUNDS + r, ROUNDS = ceil(groups /
- * 128); positions without a group hold zeros, which add +0. A position is one or two steps
- * of 16 k. Scratch:
+ * Positions: group t + 128 r is at position bitrev(t) * ROUNDS + r. ROUNDS is ceil(groups / 128) or
+ * as many more as divide a stage or are a multiple of it; positions without a group hold zeros,
+ * which add +0. A position is one or two steps of 16 k; 8 steps are a stage. Scratch:
  *
- *   x      [m/64][step][row pair 0..3][lane][16 B]   halves, code * scale * 2^(7 - e) (fp4.h): the
- *                                                   two B fragments of rows 16p .. 16p+7 and
- *                                                   16p+8 .. 16p+15
- *   w      [n/16][step][lane][4 B]                   nibbles: 4 of column g, 4 of g + 8
- *   s      [n/16][position][g][2]                    f32 weight scales of columns g, g + 8
+ *   x      [m/64][step][row / 8][half][row % 8][16 B]   halves, code * scale * 2^(7 - e) (fp4.h), as
+ *                                                   the B operand of device/warpgroup.h
+ *   w      [n/128][stage][tile][step][lane][4 B]     a tile is 16 columns; nibbles: 4 of column g,
+ *                                                   4 of g + 8
+ *   s      [n/128][stage][tile][position][g][2]      f32 weight scales of columns g, g + 8
  *   marks  [m/64][position]                          bit r: row r may need its order (fp4.h)
  *   rows   [m/64][64]                                row_factor; 0: the row is out of range
  *   fits   [n/16][piece]                             1: the weight scales are in range
@@ -17,27 +17,34 @@
 #ifndef KGATE_KERNELS_DSV4_TILES_PREPARE_H
 #define KGATE_KERNELS_DSV4_TILES_PREPARE_H
 
+#include "kernels/device/overlap.h"
 #include "kernels/dsv4/launch.h"
 
 namespace
 {
 
 constexpr int COL_WARPS = 8, COLS = 16 * COL_WARPS, ROWS = 64;
-constexpr int MAKERS = 8;        /* warps of a block that prepares */
+constexpr int MAKERS = 8; /* warps of a block that prepares */
+constexpr int STEPS_IN_STAGE = 8;
 constexpr int PIECE_BYTES = 512; /* of each of the columns that a block prepares */
 
 template <int KIND>
 struct plan {
     static constexpr int PIECE_GROUPS = PIECE_BYTES * 2 / recipe<KIND>::GROUP;
-    int64_t groups, rounds, positions, steps; /* of a row */
-    int64_t pieces;                           /* of a column */
-    int64_t row_tiles, col_tiles;             /* 64 rows; 16 columns, a multiple of 8 */
+    static constexpr int IN_STAGE = STEPS_IN_STAGE / recipe<KIND>::STEPS; /* positions */
+    int64_t groups, rounds, positions, steps;                             /* of a row */
+    int64_t pieces;               /* of a column */
+    int64_t row_tiles, col_tiles; /* 64 rows; 16 columns, a multiple of 8 */
     size_t x_at, w_at, s_at, marks_at, rows_at, fits_at, bytes;
 
     __host__ __device__ plan(int64_t m, int64_t n, int64_t k)
     {
         groups = k / recipe<KIND>::GROUP;
         rounds = (groups + KG_DSV4_PARTS - 1) / KG_DSV4_PARTS;
+        if (rounds > IN_STAGE)
+            rounds = (rounds + IN_STAGE - 1) / IN_STAGE * IN_STAGE;
+        while (rounds < IN_STAGE && IN_STAGE % rounds != 0)
+            rounds++;
         positions = KG_DSV4_PARTS * rounds;
         steps = positions * recipe<KIND>::STEPS;
         pieces = (groups + PIECE_GROUPS - 1) / PIECE_GROUPS;
@@ -58,6 +65,16 @@ struct plan {
         const uint32_t at = (uint32_t)position, in_leaf = (uint32_t)rounds;
         const uint32_t t = __brev(at / in_leaf) >> 25;
         return t + KG_DSV4_PARTS * (int64_t)(at % in_leaf);
+    }
+    /* Where a tile of 16 columns begins in w and s, in positions of a tile; how far a position is
+       from there. */
+    __device__ int64_t place_of(int64_t tile) const
+    {
+        return tile / COL_WARPS * COL_WARPS * positions + tile % COL_WARPS * IN_STAGE;
+    }
+    static __device__ unsigned place_in(unsigned position)
+    {
+        return position / IN_STAGE * (COL_WARPS * IN_STAGE) + position % IN_STAGE;
     }
     /* The position of a group, of those that are not there too. */
     __device__ int position_of(int group) const
@@ -102,8 +119,8 @@ __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KI
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     const int64_t j = p.group_at(position);
-    uint2 *to = (uint2 *)(scratch + p.x_at) +
-                ((tile * p.steps + position * STEPS) * 4 * 32 + lane) * 2;
+    uint32_t *to =
+        (uint32_t *)(scratch + p.x_at) + (tile * p.steps + position * STEPS) * 512 + lane;
     uint64_t marks = 0;
     uint32_t codes[8][STEPS], scale[8]; /* 0 where nothing is */
 #pragma unroll
@@ -132,8 +149,8 @@ __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KI
             uint32_t x[2];
             x_halves(codes[part][h], x);
             look |= needs_look<GROUP>(codes[part][h]);
-            to[h * 4 * 32 * 2 + part / 2 * 32 * 2 + part % 2] =
-                make_uint2(kg_hmul2(x[0], factor), kg_hmul2(x[1], factor));
+            to[h * 512 + part * 64] = kg_hmul2(x[0], factor);
+            to[h * 512 + part * 64 + 32] = kg_hmul2(x[1], factor);
         }
         if (!__any_sync(KG_WARP_ALL, look != 0))
             continue;
@@ -175,33 +192,41 @@ __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KI
             *(uint4 *)(rows[threadIdx.x / 16] + at) = kg_load_uint4(from + at);
     }
 
-    /* the scales meanwhile; those of groups that are not there, by the last piece */
-    float *s = (float *)(scratch + p.s_at) + tile * p.positions * 16;
-    const int end = piece == p.pieces - 1 ? (int)p.positions : first + here;
-    const int i = threadIdx.x % 16;
+    const int i = threadIdx.x % 16, of_16 = threadIdx.x / 16;
     const int64_t c =
         min((long long)(tile * 16 + i / 2 + i % 2 * 8), (long long)(a.n - 1));
+    constexpr int SCALES = plan<KIND>::PIECE_GROUPS / 16;
+    uint32_t codes[SCALES];
+#pragma unroll
+    for (int n = 0; n < SCALES; n++)
+        codes[n] = of_16 + 16 * n < here ? a.ws[c * groups + first + of_16 + 16 * n] : 0;
+
+    kg_grid_wait(); /* w and its scales may be read before, scratch not written */
+    kg_grid_release();
+
+    float *s = (float *)(scratch + p.s_at) + p.place_of(tile) * 16 + i;
     bool fits = true;
-#pragma unroll 4
-    for (int j = first + (int)threadIdx.x / 16; j < end; j += 2 * MAKERS) {
-        float value = 0.0f;
-        if (j < groups) {
-            const uint32_t code = a.ws[c * groups + j];
-            fits &= KIND == KG_DSV4_NVFP4 || e8m0_fit(code * 0x01010101u);
-            value = KIND == KG_DSV4_NVFP4 ? half_at(kg_e4m3x2_to_half2(code)) * a.scale2
-                                          : __uint_as_float(code << 23);
+#pragma unroll
+    for (int n = 0; n < SCALES; n++)
+        if (of_16 + 16 * n < here) {
+            fits &= KIND == KG_DSV4_NVFP4 || e8m0_fit(codes[n] * 0x01010101u);
+            s[p.place_in(p.position_of(first + of_16 + 16 * n)) * 16] =
+                KIND == KG_DSV4_NVFP4 ? half_at(kg_e4m3x2_to_half2(codes[n])) * a.scale2
+                                      : __uint_as_float(codes[n] << 23);
         }
-        s[p.position_of(j) * 16 + i] = value;
-    }
+    /* groups that are not there, by the last piece */
+    if (piece == p.pieces - 1)
+        for (int j = groups + of_16; j < (int)p.positions; j += 16)
+            s[p.place_in(p.position_of(j)) * 16] = 0.0f;
     fits = __syncthreads_and(fits);
     if (threadIdx.x == 0)
         ((uint32_t *)(scratch + p.fits_at))[tile * p.pieces + piece] = fits;
 
-    uint32_t *w = (uint32_t *)(scratch + p.w_at) + tile * p.steps * 32 + lane;
+    uint32_t *w = (uint32_t *)(scratch + p.w_at) + p.place_of(tile) * (STEPS * 32) + lane;
 #pragma unroll 4
     for (int step = (int)threadIdx.x / 32; step < here * STEPS; step += MAKERS) {
         const int at = step * 8 + q * 2;
-        w[(p.position_of(first + step / STEPS) * STEPS + step % STEPS) * 32] =
+        w[(p.place_in(p.position_of(first + step / STEPS)) * STEPS + step % STEPS) * 32] =
             kg_load_u16(rows[g] + at) | (uint32_t)kg_load_u16(rows[g + 8] + at) << 16;
     }
 }
@@ -220,6 +245,8 @@ __global__ void __launch_bounds__(32 * MAKERS)
                         (unsigned char(*)[PIECE_BYTES + 16]) rows);
         return;
     }
+    kg_grid_wait();
+    kg_grid_release();
     uint32_t *largest = (uint32_t *)rows;
     const unsigned i = (blockIdx.x - w_blocks) * MAKERS,
                    positions = (unsigned)p.positions;

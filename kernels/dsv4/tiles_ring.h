@@ -8,6 +8,7 @@
 #ifndef KGATE_KERNELS_DSV4_TILES_RING_H
 #define KGATE_KERNELS_DSV4_TILES_RING_H
 
+#include "kernels/device/bits.h"
 #include "kernels/device/split_barrier.h"
 #include "kernels/device/warpgroup.h"
 #include "kernels/dsv4/tiles_prepare.h"
@@ -35,7 +36,8 @@ struct ring {
 __device__ inline struct ring ring_at(unsigned char *shared,
                                       uint64_t barriers[2 * STAGES])
 {
-    const struct ring r = {shared, barriers, barriers + STAGES};
+    uint64_t *full = kg_opaque(barriers);
+    const struct ring r = {shared, full, full + STAGES};
     kg_split_init(r.full, STAGES, 1);
     kg_split_init(r.empty, STAGES, COL_WARPS);
     return r;
@@ -96,16 +98,20 @@ struct walk {
     struct turn at;        /* the open stage */
     int number, stages;    /* its number; how many there are */
     const uint64_t *marks; /* of the block's rows */
-    uint32_t marked;       /* bit i: stage i of 32 has marks */
+    uint32_t of_32;        /* bit i: stage i of 32 has marks */
+    bool marked;           /* the open stage has */
     /* where the thread reads the stage: the operands of all, its own part of x, w and s */
     kg_warpgroup_operand b;
     const unsigned char *x_in, *w_in, *s_in;
+    const unsigned char *w0, *s0; /* those of slot 0 */
 };
 
 template <int KIND>
 __device__ inline struct walk<KIND> walk_from(const struct ring &r,
                                               const struct plan<KIND> &p,
                                               const unsigned char *scratch) {
+    typedef stage<KIND> S;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     struct walk<KIND> k;
     k.ring = r;
     k.at.slot = STAGES - 1;
@@ -113,6 +119,8 @@ __device__ inline struct walk<KIND> walk_from(const struct ring &r,
     k.number = -1;
     k.stages = (int)(p.steps / STEPS_IN_STAGE);
     k.marks = (const uint64_t *)(scratch + p.marks_at) + blockIdx.y * p.positions;
+    k.w0 = r.shared + S::X + warp * STEPS_IN_STAGE * 128 + lane * 4;
+    k.s0 = r.shared + S::X + S::W + warp * S::POSITIONS * 64 + lane / 4 * 8;
     return k;
 }
 
@@ -130,22 +138,22 @@ __device__ __forceinline__ uint32_t marked_stages(const struct walk<KIND> &k)
     return __ballot_sync(KG_WARP_ALL, marks != 0);
 }
 
-/* Waits for the next stage and points the thread at it. Whether it has marks. */
+/* Waits for the next stage and points the thread at it. */
 template <int KIND>
-__device__ __forceinline__ bool open_stage(struct walk<KIND> &k)
+__device__ __forceinline__ void open_stage(struct walk<KIND> &k)
 {
     typedef stage<KIND> S;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     k.number++;
     k.at.go_on();
     if (k.number % 32 == 0)
-        k.marked = marked_stages(k);
+        k.of_32 = marked_stages(k);
+    k.marked = (k.of_32 >> k.number % 32 & 1u) != 0;
     kg_split_wait(k.ring.full + k.at.slot, k.at.parity);
-    k.x_in = k.ring.shared + k.at.slot * S::BYTES;
+    const int offset = k.at.slot * S::BYTES;
+    k.x_in = k.ring.shared + offset;
     k.b = kg_warpgroup_b(k.x_in);
-    k.w_in = k.x_in + S::X + warp * STEPS_IN_STAGE * 128 + lane * 4;
-    k.s_in = k.x_in + S::X + S::W + warp * S::POSITIONS * 64 + lane / 4 * 8;
-    return (k.marked >> k.number % 32 & 1u) != 0;
+    k.w_in = k.w0 + offset;
+    k.s_in = k.s0 + offset;
 }
 
 /* This warp does not read the open stage any more. */

@@ -293,7 +293,9 @@ int main(int argc, char **argv)
                  {rows8, 1  },
                  {rows8, 8  },
                  {rows8, 64 },
+                 {rows8, 128},
                  {tiles, 64 },
+                 {tiles, 128},
                  {tiles, 512}
     });
     products(KG_DSV4_NVFP4, 4096, 2048,
