@@ -19,7 +19,6 @@
 #ifndef KGATE_KERNELS_MMVQ_DIRECT_H
 #define KGATE_KERNELS_MMVQ_DIRECT_H
 
-#include "kernels/device/bits.h"
 #include "kernels/device/overlap.h"
 #include "kernels/matvec/unit.h"
 #if !defined(KG_EMU)
@@ -53,21 +52,27 @@ struct direct_stage {
     {
         return blocks * R::field(i);
     }
-    /* A row of a file starts anywhere. */
-    static constexpr bool shifts = R::F::BYTES % 16 != 0 && R::PLANES == 1;
     static __host__ __device__ constexpr int pieces(int i) /* of 16 bytes */
     {
-        return (bytes(i) + (shifts ? 30 : 0)) / 16;
+        return (bytes(i) + (R::PLANES > 1 ? 0 : 30)) / 16;
     }
     static __host__ __device__ constexpr int at(int i) /* of plane i in a row */
     {
         int sum = 0;
         for (int k = 0; k < i; k++)
-            sum += 16 * pieces(k);
+            sum += (16 * pieces(k) + 127) / 128 * 128;
         return sum;
     }
+    /*
+     * Bits of a row's address that its place in shared memory has, too: a copy in bulk is faster
+     * where both start at the same byte of a line of 128. SPREAD: rows are an odd multiple of
+     * 32 bytes apart instead, which suits lanes that read different rows.
+     */
+    static constexpr unsigned phase = R::PLANES > 1 ? 0 : R::SPREAD ? 15 : 127;
     /* From row to row. */
-    static constexpr int row = R::row_stride(at(R::PLANES));
+    static constexpr int row = R::PLANES > 1 ? at(R::PLANES)
+                               : R::SPREAD   ? (16 * pieces(0) + 4 + 31) / 64 * 64 + 32
+                                             : (16 * pieces(0) + 112 + 127) / 128 * 128;
     /* Whether each plane of a stage is a multiple of 16 bytes. */
     static __host__ __device__ constexpr bool even(void)
     {
@@ -83,7 +88,6 @@ template <class R, int UNITS, int ROWS, int STAGES, bool BULK>
 struct direct_ring {
     using L = direct_stage<R, UNITS>;
     static constexpr int SLOT = ROWS * L::row;
-    static constexpr bool SHIFTS = L::shifts && !(BULK && DIRECT_BULK);
 
     const uint8_t *from[R::PLANES];
     uint8_t *slots;
@@ -143,19 +147,8 @@ struct direct_ring {
     {
 #if DIRECT_BULK
         if (BULK) {
-            if (threadIdx.x % 32 == 0 && row < out) {
-                const int blocks = min(left, L::blocks), rows = min(ROWS, out - row);
-                kg_mbarrier_expect(full + stage,
-                                   (uint32_t)(blocks * (int)R::F::BYTES * rows));
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                    if (r < rows)
-#pragma unroll
-                        for (int i = 0; i < R::PLANES; i++)
-                            kg_bulk_load(slots + slot + r * L::row + L::at(i),
-                                         from[i] + r * row_bytes(i),
-                                         (uint32_t)(blocks * R::field(i)), full + stage);
-                stage = stage + 1 == STAGES ? 0 : stage + 1;
+            if (row < out) {
+                copy_in_bulk();
                 advance(w);
             }
             return;
@@ -163,6 +156,7 @@ struct direct_ring {
 #endif
         if (row < out) {
             const bool whole = row + ROWS < out && left >= L::blocks;
+#pragma unroll
             for (int i = 0; i < R::PLANES; i++)
                 copy_pieces(i, whole);
             advance(w);
@@ -170,20 +164,43 @@ struct direct_ring {
         kg_cp_async_commit();
     }
 
+#if DIRECT_BULK
+    __device__ __forceinline__ void copy_in_bulk(void)
+    {
+        const int blocks = min(left, L::blocks), rows = min(ROWS, out - row);
+        uint64_t *const barrier = full + stage;
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        if (threadIdx.x % 32 != 0)
+            return;
+        kg_mbarrier_expect(barrier, (uint32_t)(blocks * (int)R::F::BYTES * rows));
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (r < rows)
+#pragma unroll
+                for (int i = 0; i < R::PLANES; i++) {
+                    const uint8_t *const start = from[i] + r * row_bytes(i);
+                    kg_bulk_load(slots + slot + r * L::row + L::at(i) +
+                                     ((unsigned)(uintptr_t)start & L::phase),
+                                 start, (uint32_t)(blocks * R::field(i)), barrier);
+                }
+    }
+#endif
+
     /* Of plane i, 16 bytes a lane. The tensor may end behind a stage that is not whole. */
     __device__ __forceinline__ void copy_pieces(int i, bool whole) const
     {
         const int lane = threadIdx.x % 32;
-        uint8_t *const to = slots + slot + L::at(i) + 16 * lane;
         for (int r = 0; r < ROWS && row + r < out; r++) {
             const uint8_t *start = from[i] + r * row_bytes(i);
-            const int phase = SHIFTS ? (int)((uintptr_t)start & 15) : 0;
-            const int bytes = phase + min(left, L::blocks) * R::field(i);
-            start += 16 * lane - phase;
+            uint8_t *const to = slots + slot + L::at(i) + r * L::row + 16 * lane +
+                                ((uintptr_t)start & L::phase & ~(uintptr_t)15);
+            const int before = (int)((uintptr_t)start & 15);
+            const int bytes = before + min(left, L::blocks) * R::field(i);
+            start += 16 * lane - before;
             for (int k = 0; k < L::pieces(i); k += 32) {
                 const int n = whole ? 16 : min(bytes - 16 * (lane + k), 16);
                 if (lane + k < L::pieces(i) && n > 0)
-                    kg_cp_async_16(to + r * L::row + 16 * k, start + 16 * k, n);
+                    kg_cp_async_16(to + 16 * k, start + 16 * k, n);
             }
         }
     }
@@ -209,7 +226,7 @@ struct direct_ring {
 };
 
 template <class W, int STAGES, bool BULK>
-__global__ void __launch_bounds__(32 * DIRECT_WARPS)
+__global__ void __launch_bounds__(32 * DIRECT_WARPS, 1)
     direct_kernel(const struct direct_args p)
 {
     using R = typename W::R;
@@ -217,12 +234,14 @@ __global__ void __launch_bounds__(32 * DIRECT_WARPS)
     using L = typename ring_type::L;
     KG_SHARED_DYNAMIC(smem);
     KG_SHARED(uint64_t, landed, [DIRECT_WARPS][STAGES]);
-    const int units = p.in / KG_UNIT, out = (int)p.out, warp = (int)(threadIdx.x / 32);
+    const int units = p.in / KG_UNIT, out = (int)p.out;
+    /* The same in all lanes, as the compiler then knows: it keeps the ring in uniform registers. */
+    const int warp = __shfl_sync(KG_WARP_ALL, (int)(threadIdx.x / 32), 0);
     const int chunks = (units + 32 * W::UNITS - 1) / (32 * W::UNITS);
     const int stride = (int)(gridDim.x * (blockDim.x / 32)) * W::ROWS;
     const int first = (warp * (int)gridDim.x + (int)blockIdx.x) * W::ROWS;
     const int at = W::x_bytes(p.in) + warp * STAGES * ring_type::SLOT;
-    ring_type ring(p, kg_opaque(smem + at), landed[warp], first, stride);
+    ring_type ring(p, smem + at, landed[warp], first, stride);
     for (int i = 0; i < STAGES - 1; i++)
         ring.copy(p.w);
     kg_grid_wait();
@@ -238,13 +257,11 @@ __global__ void __launch_bounds__(32 * DIRECT_WARPS)
         for (int c = 0; c < chunks; c++) {
             const int slot = at + ring.wait();
             ring.copy(p.w);
-            /* Phase of row r to 16 bytes, where rows start anywhere. */
+            /* Of row r. */
             const auto phase = [&](int r) {
-                return ring_type::SHIFTS
-                           ? (int)((start +
-                                    (unsigned)(r * ring.row_bytes(0) + c * L::bytes(0))) &
-                                   15u)
-                           : 0;
+                return (
+                    int)((start + (unsigned)(r * ring.row_bytes(0) + c * L::bytes(0))) &
+                         L::phase);
             };
             if ((c + 1) * W::UNITS * 32 <= units)
                 work.template stage<true>(smem, slot, phase, c);

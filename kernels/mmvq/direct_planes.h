@@ -10,12 +10,11 @@
 /* The planes are those of `planes`. */
 #define DIRECT_PLANES(planes, order, sums)                                               \
     using F = planes::F;                                                                 \
-    enum { PLANES = planes::PLANES, ORDER = order, SUMS = sums };                        \
+    enum { PLANES = planes::PLANES, ORDER = order, SUMS = sums, SPREAD = 0 };            \
     static __device__ __host__ constexpr int field(int i)                                \
     {                                                                                    \
         return planes::field_bytes(i);                                                   \
-    }                                                                                    \
-    ROW_STRIDE
+    }
 #define FIELD(i) (smem + at[i] + off[i])
 
 /* The sums of masked nibbles: those of the high ones come out 16 times too large. */

@@ -26,15 +26,10 @@
 
 struct quad_q3_k {
     using F = fmt_q3_k;
-    enum { PLANES = 1 };
+    enum { PLANES = 1, SPREAD = 1 };
     static __device__ __host__ constexpr int field(int)
     {
         return F::BYTES;
-    }
-    /* Odd multiples of 32 spread four rows over the banks best. */
-    static __device__ __host__ constexpr int row_stride(int bytes)
-    {
-        return (bytes + 4 + 31) / 64 * 64 + 32;
     }
 };
 

@@ -47,22 +47,14 @@ struct direct_tables {
     uint32_t low0, low1, high0, high1;
 };
 
-/* From row to row in a stage of so many bytes a row. */
-#define ROW_STRIDE                                                                       \
-    static __device__ __host__ constexpr int row_stride(int bytes)                       \
-    {                                                                                    \
-        return bytes + 16;                                                               \
-    }
-
 /* A type in its file's layout. */
 #define DIRECT(format, order, sums)                                                      \
     using F = format;                                                                    \
-    enum { PLANES = 1, ORDER = order, SUMS = sums };                                     \
+    enum { PLANES = 1, ORDER = order, SUMS = sums, SPREAD = 0 };                         \
     static __device__ __host__ constexpr int field(int)                                  \
     {                                                                                    \
         return F::BYTES;                                                                 \
-    }                                                                                    \
-    ROW_STRIDE
+    }
 #define DOTS                                                                             \
     static __device__ __forceinline__ void dots(                                         \
         const uint8_t *smem, const int *at, const int *off, int part,                    \
