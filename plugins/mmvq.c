@@ -37,6 +37,23 @@ static void run_shape(struct kg_cell *cell, const void *row_)
     kg_mv_single(cell, &w, row->m, 101);
 }
 
+/* Rows in multiples of 16 bytes, several at once: the wide product, at widths 7 and 8. */
+static void run_even(struct kg_cell *cell, const void *row_)
+{
+    const struct cell_row *row = row_;
+    struct kg_mv_tensor w =
+        kg_mv_made(cell, row->type, KG_SCALE_NONE, row->in, row->out, 0);
+    const float *x = kg_pr(cell, (size_t)row->in * (size_t)row->m, 101, 0.1f);
+    struct kg_mv mv = kg_mv_open(cell, &w, 1, KG_SCALE_NONE, row->m, x);
+    const float *y = kg_mv_run(&mv, "mmvq", (struct kg_mv_form){0}).y[0];
+    const float *seven = kg_mv_run(&mv, "seven", (struct kg_mv_form){.width = 7}).y[0];
+    const float *eight = kg_mv_run(&mv, "eight", (struct kg_mv_form){.width = 8}).y[0];
+
+    kg_mv_check_bound(&mv, "bound", 0, y);
+    kg_mv_check_same(&mv, "seven.bits", 0, seven, y, row->m);
+    kg_mv_check_same(&mv, "eight.bits", 0, eight, y, row->m);
+}
+
 /* NVFP4 with every code of a scale but 0xFF, of which the format does not tell. 0x7F is 0. */
 static void run_scale_codes(struct kg_cell *cell, const void *row_)
 {
@@ -223,11 +240,13 @@ static const char *const tensors[][2] = {
 static const struct {
     int small, nvfp4, kquant, out, m;
 } shapes[] = {
-    {33, 33, 3, 300, 1},
-    {65, 17, 9, 64,  2},
-    {3,  1,  1, 3,   5},
-    {1,  3,  5, 192, 1},
-    {35, 19, 5, 1,   3},
+    {33, 33, 3,  300, 1},
+    {65, 17, 9,  64,  2},
+    {3,  1,  1,  3,   5},
+    {1,  3,  5,  192, 1},
+    {35, 19, 5,  1,   3},
+ /* rows in multiples of 16 bytes, which the wide product wants */
+    {80, 40, 24, 37,  7},
 };
 
 static struct cell_row *new_row(struct kg_plan *p, struct cell_row row)
@@ -255,8 +274,12 @@ static void plan_type(struct kg_plan *p, int type)
                      &(struct kg_cell_spec){NULL, run_shape, row, NULL, KG_CELL_ORDERED},
                      "mmvq.shape.%s.%dx%d-m%d", id, row->in, row->out, row->m);
     }
-    struct cell_row *row =
-        new_row(p, (struct cell_row){.type = type, .in = odd, .out = 64, .m = 3});
+    struct cell_row *row = new_row(
+        p, (struct cell_row){
+               .type = type, .in = block == 256 ? 6144 : 2560, .out = 37, .m = 9});
+    kg_plan_addf(p, &(struct kg_cell_spec){NULL, run_even, row, NULL, KG_CELL_ORDERED},
+                 "mmvq.even.%s", id);
+    row = new_row(p, (struct cell_row){.type = type, .in = odd, .out = 64, .m = 3});
     kg_plan_addf(p,
                  &(struct kg_cell_spec){NULL, run_large_sums, row, NULL, KG_CELL_ORDERED},
                  "mmvq.large-sums.%s", id);
