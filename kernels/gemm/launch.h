@@ -69,8 +69,9 @@ static int gemm_start_narrow(const gemm_int8_args &g, int64_t blocks, int warps,
                                      (uint64_t)g.out, (uint64_t)g.row_bytes[0],
                                      NARROW_ROWS, narrow_shape<S>::pitch(0)) == KG_OK;
 #endif
-    return KG_LAUNCH(stream, (unsigned)blocks, 32 * warps, narrow_memory<F>::bytes(warps),
-                     (gemm_narrow_kernel<F>), args);
+    return KG_LAUNCH_OVERLAPPED(stream, (unsigned)blocks, 32 * warps,
+                                narrow_memory<F>::bytes(warps), (gemm_narrow_kernel<F>),
+                                args);
 }
 
 /* The tile form of a narrow product; the rest of g is filled in. */

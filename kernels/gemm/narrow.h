@@ -19,12 +19,15 @@
  * the k32 product with the other group's activations at zero. Sums of integers have no order.
  *
  * Scales are unpacked once for the warp into shared memory.
+ *
+ * Launches overlap (overlap.h): weights are read before the launch ahead is complete.
  */
 #ifndef KGATE_KERNELS_GEMM_NARROW_H
 #define KGATE_KERNELS_GEMM_NARROW_H
 
 #include "kernels/device/bits.h"
 #include "kernels/device/mma_u8.h"
+#include "kernels/device/overlap.h"
 #include "kernels/device/split_barrier.h"
 #include "kernels/gemm/int8.h"
 
@@ -731,10 +734,12 @@ narrow_segment(const F &form, const narrow_args &args, unsigned char *smem, int6
     const narrow_bringers by;
     uint32_t step = done->steps;
     row0 += warp * NARROW_ROWS;
+    narrow_copy_w<S>(args, ring, row0, slab0, slab1, at_ring);
+    kg_grid_wait();
+    kg_grid_release();
     for (int i = 0; i < 2 && slab0 + 2 * i < slab1; i++)
         F::copy_x(g, xs + (step + i) % NARROW_X_STAGES * F::X_STAGE,
                   (slab0 + 2 * i) * N::SLAB_UNITS, by);
-    narrow_copy_w<S>(args, ring, row0, slab0, slab1, at_ring);
     kg_cp_async_commit();
     int slot = 0;
     for (int slab = slab0; slab < slab1; slab += 2, step++) {
@@ -805,6 +810,7 @@ __global__ void __launch_bounds__(32 * NARROW_WARPS, 1)
                 GEMM_BM, GEMM_BM, 16, nullptr, warp, 0, acc);
         at += slab1 - slab0;
     }
+    kg_grid_wait(); /* of a block without work */
 }
 
 #endif
