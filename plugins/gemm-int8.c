@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "plugins/gemm_blocks.h"
 #include "plugins/gemm_f16.h"
 #include "plugins/oracle/grouped.h"
 
@@ -260,26 +261,33 @@ static void run_wgmma_shape(struct kg_cell *cell, const void *row_)
     check_wgmma(cell, &g);
 }
 
-/* NVFP4 through f16 without a mirror. */
+/* The activations as halves of their codes. */
+static struct kg_buf *half_codes(struct kg_gemm *g, const uint16_t **h)
+{
+    size_t n = (size_t)(g->w.in * g->m);
+    struct kg_buf *dh = kg_output(g->cell, "h", n * 2);
+
+    KG_ARM(g->cell, "q8-to-f16", NULL,
+           KG_OPS(g->cell, gemm, q8_to_f16)(kg_ptr(g->dq), kg_ptr(g->dd), kg_ptr(dh),
+                                            g->m, g->w.in, kg_stream(g->cell)));
+    *h = kg_fetch(dh);
+    return kg_input(g->cell, "h-in", *h, n * 2);
+}
+
+/* Blocks with halves, without a mirror. */
 static void run_f16_blocks(struct kg_cell *cell, const void *row_)
 {
     const struct shape *row = row_;
     struct kg_weights w =
         kg_weights_made(cell, kg_oracle_type(row->type), row->in, row->out);
-    size_t n_w = (size_t)(w.in * w.out), n_x = (size_t)(w.in * row->m);
-    const float *x = kg_pr(cell, n_x, 71, 0.1f);
+    const float *x = kg_pr(cell, (size_t)row->in * row->m, 71, 0.1f);
     struct kg_gemm g = kg_gemm_open(cell, &w, row->m, x);
-    struct kg_buf *dm = kg_output(cell, "mirror", n_w * 2);
-    struct kg_buf *dh = kg_output(cell, "h", n_x * 2);
+    const uint16_t *h;
+    struct kg_buf *dh = half_codes(&g, &h);
+    const float *y = kg_gemm_blocks_f16(&g, dh);
 
-    KG_ARM(cell, "mirror", NULL,
-           KG_OPS(cell, gemm, mirror_f16)(row->type, kg_ptr(g.dw), kg_ptr(dm),
-                                          (int64_t)n_w, kg_stream(cell)));
-    KG_ARM(cell, "q8-to-f16", NULL,
-           KG_OPS(cell, gemm, q8_to_f16)(kg_ptr(g.dq), kg_ptr(g.dd), kg_ptr(dh), g.m,
-                                         w.in, kg_stream(cell)));
-    const uint16_t *h = kg_fetch(dh);
-    kg_gemm_check_f16_blocks(&g, kg_input(cell, "h-in", h, n_x * 2), kg_fetch(dm), h);
+    kg_gemm_check_blocks_f16(&g, y, h);
+    kg_gemm_check_band(&g, "band", y, 2e-2);
 }
 
 /*
@@ -324,6 +332,11 @@ static void run_bench(struct kg_cell *cell, const void *row_)
                         1);
     const float *cut = kg_gemm_int8(&g, "stream-k", g.dw, KG_GEMM_BLOCKS, workers);
     kg_gemm_check_bound(&few, "stream-k.bound", sampled(&g, cut), workers);
+    if (row->m <= 16 && kg_gemm_has_blocks_f16(&g)) {
+        const uint16_t *h;
+        struct kg_buf *dh = half_codes(&g, &h);
+        kg_gemm_check_blocks_f16(&few, sampled(&g, kg_gemm_blocks_f16(&g, dh)), h);
+    }
 }
 
 /* A token's results do not depend on how many others there are: the tiles of 16, 64 and
@@ -430,6 +443,9 @@ static const struct shape f16_block_shapes[] = {
     {KG_TYPE_NVFP4, 1152, 64,  16},
     {KG_TYPE_NVFP4, 64,   17,  1 },
     {KG_TYPE_NVFP4, 2112, 129, 15},
+    {KG_TYPE_Q4_K,  1280, 64,  16},
+    {KG_TYPE_Q4_K,  256,  17,  1 },
+    {KG_TYPE_Q4_K,  2304, 129, 15},
 };
 static const struct shape wgmma_shapes[] = {
     {KG_TYPE_Q8_0, 128,  64,  1  },
@@ -469,7 +485,8 @@ static void plan(struct kg_plan *p)
         kg_plan_addf(
             p,
             &(struct kg_cell_spec){NULL, run_f16_blocks, &f16_block_shapes[i], NULL, 0},
-            "gemm-int8.f16-blocks.nvfp4.%dx%d-t%d", f16_block_shapes[i].in,
+            "gemm-int8.f16-blocks.%s.%dx%d-t%d",
+            kg_oracle_type(f16_block_shapes[i].type)->id, f16_block_shapes[i].in,
             f16_block_shapes[i].out, f16_block_shapes[i].m);
     plan_shapes(p, run_wgmma_shape, "wgmma", wgmma_shapes, COUNT(wgmma_shapes),
                 KG_CELL_OPTIONAL);

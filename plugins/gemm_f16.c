@@ -8,8 +8,8 @@
 
 #include "plugins/oracle/grouped.h"
 
-static void check_chain(struct kg_gemm *g, const char *name, const float *y,
-                        const uint16_t *mirror, const uint16_t *h, float least)
+void kg_gemm_check_f16(struct kg_gemm *g, const char *name, const float *y,
+                       const uint16_t *mirror, const uint16_t *h)
 {
     const int32_t offsets[] = {0, (int32_t)g->m};
     size_t n = (size_t)(g->w.out * g->m);
@@ -21,16 +21,9 @@ static void check_chain(struct kg_gemm *g, const char *name, const float *y,
                                                       .out = g->w.out,
                                                       .offsets = offsets,
                                                       .w = mirror,
-                                                      .x = h,
-                                                      .least = least},
+                                                      .x = h},
                           want, bound);
     kg_check_bound(g->cell, name, y, want, bound, n);
-}
-
-void kg_gemm_check_f16(struct kg_gemm *g, const char *name, const float *y,
-                       const uint16_t *mirror, const uint16_t *h)
-{
-    check_chain(g, name, y, mirror, h, 0);
 }
 
 /* A float to the nearest half, ties to even, by search in the 32768 values of its sign. */
@@ -107,36 +100,4 @@ void kg_gemm_check_f16_codes(struct kg_gemm *g, const char *name, const float *y
         bound[i] = (e + sum * (1 + e)) * bound[i] +
                    0x1p-25 * (1 + sum) * row[i % (size_t)g->w.out];
     kg_check_bound(g->cell, name, y, want, bound, n);
-}
-
-/* Rows of halves in the order in which the products of blocks are added: of 32 elements 0..7
-   and 16..23 by one mma, then 8..15 and 24..31. */
-static const uint16_t *in_block_order(struct kg_cell *cell, const uint16_t *from,
-                                      size_t n)
-{
-    uint16_t *to = kg_alloc(cell, n * sizeof *to);
-
-    for (size_t i = 0; i < n; i++)
-        to[i] = from[(i & ~(size_t)31) + (i % 16 / 8 * 16) + (i % 32 / 16 * 8) + i % 8];
-    return to;
-}
-
-void kg_gemm_check_f16_blocks(struct kg_gemm *g, struct kg_buf *dh,
-                              const uint16_t *mirror, const uint16_t *h)
-{
-    struct kg_cell *cell = g->cell;
-    struct kg_cost cost = kg_gemm_cost(g, 2, "f16-mma");
-    struct kg_buf *dy =
-        kg_output(cell, "y-f16-blocks", (size_t)(g->w.out * g->m) * sizeof(float));
-
-    KG_ARM(cell, "f16-blocks", &cost,
-           KG_OPS(cell, gemm, f16_blocks)(g->w.type->type, kg_ptr(g->dw), kg_ptr(dh),
-                                          kg_ptr(dy), g->w.in, g->w.out, g->m,
-                                          kg_stream(cell)));
-    const float *y = kg_fetch(dy);
-    /* The kernel multiplies with w * 2^-7, which is a normal half from 2^-7 on. */
-    check_chain(g, "f16-blocks.bound", y,
-                in_block_order(cell, mirror, (size_t)(g->w.out * g->w.in)),
-                in_block_order(cell, h, (size_t)(g->m * g->w.in)), 0x1p-7f);
-    kg_gemm_check_f16_codes(g, "f16-blocks.codes", y);
 }

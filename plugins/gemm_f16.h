@@ -18,9 +18,4 @@ void kg_gemm_check_halves(struct kg_cell *cell, const char *name, const float *x
    comes from q8_to_f16. */
 void kg_gemm_check_f16_codes(struct kg_gemm *g, const char *name, const float *y);
 
-/* Runs f16_blocks on dh (the halves h) as arm "f16-blocks" and checks it as the two above do;
-   mirror: the weights as halves. */
-void kg_gemm_check_f16_blocks(struct kg_gemm *g, struct kg_buf *dh,
-                              const uint16_t *mirror, const uint16_t *h);
-
 #endif

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "plugins/gemm_blocks.h"
 #include "plugins/gemm_f16.h"
 #include "plugins/nvfp4_cells.h"
 #include "plugins/oracle/nvfp4.h"
@@ -97,8 +98,11 @@ static void run_w4a8_f16(struct kg_cell *cell, const void *row_)
     kg_gemm_check_f16(&g, "f16.bound", y, mirror, h);
     kg_gemm_check_f16_codes(&g, "codes.bound", y);
     kg_gemm_check_band(&g, "band", y, 2e-2);
-    if (row->m <= 16)
-        kg_gemm_check_f16_blocks(&g, ih, mirror, h);
+    if (row->m <= 16) {
+        const float *blocks = kg_gemm_blocks_f16(&g, ih);
+        kg_gemm_check_blocks_f16(&g, blocks, h);
+        kg_gemm_check_f16_codes(&g, "f16-blocks.codes", blocks);
+    }
 }
 
 static void run_mmq(struct kg_cell *cell, const void *row_)

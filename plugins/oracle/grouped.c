@@ -60,15 +60,9 @@ static int lowest_of(const uint16_t *halves, int64_t n)
 
 struct chain {
     double sum, err;
-    float least; /* of w that is normal to the kernel */
 };
 
 static const float NORMAL = 0x1p-14f; /* the smallest normal half */
-
-static float least_of(const struct kg_oracle_grouped *g)
-{
-    return g->least > 0 ? g->least : NORMAL;
-}
 
 /* One mma: 16 products, all multiples of 2^quantum. */
 static inline void advance(struct chain *c, const float *w, const float *x, int quantum)
@@ -78,7 +72,7 @@ static inline void advance(struct chain *c, const float *w, const float *x, int 
     for (int i = 0; i < MMA_K; i++) {
         part[i % 4] += (double)w[i] * (double)x[i];
         size[i % 4] +=
-            (double)fmaxf(fabsf(w[i]), c->least) * (double)fmaxf(fabsf(x[i]), NORMAL);
+            (double)fmaxf(fabsf(w[i]), NORMAL) * (double)fmaxf(fabsf(x[i]), NORMAL);
     }
     double largest = fabs(c->sum) + c->err + (size[0] + size[1]) + (size[2] + size[3]);
     int unit = largest > 0 ? ilogb(largest) - 23 : quantum;
@@ -102,7 +96,7 @@ void kg_oracle_grouped_at(const struct kg_oracle_grouped *g, int64_t pair, int64
     const uint16_t *w = g->w + expert * g->expert_stride + o * g->in;
     const uint16_t *x = g->x + row * g->in;
     const int quantum = lowest_of(w, g->in) + lowest_of(x, g->in);
-    struct chain c = {0, 0, least_of(g)};
+    struct chain c = {0, 0};
 
     for (int64_t k = 0; k < g->in; k += MMA_K) {
         float wf[MMA_K] = {0}, xf[MMA_K] = {0};
@@ -141,7 +135,7 @@ void kg_oracle_grouped_all(const struct kg_oracle_grouped *g, double *y, double 
             for (int64_t p = first; p < end; p++) {
                 const uint16_t *x = g->x + (g->rows ? g->rows[p] : p) * g->in;
                 int64_t i = p * g->out + o;
-                struct chain c = {0, 0, least_of(g)};
+                struct chain c = {0, 0};
                 for (int64_t k = 0; k < g->in; k++)
                     xf[k] = table[x[k]];
                 int quantum = w_bits + lowest_of(x, g->in);

@@ -20,8 +20,6 @@ struct kg_oracle_grouped {
     const float *scale;     /* [pairs] or NULL */
     const uint16_t *w;      /* [n_experts] of [out][in] halves */
     const uint16_t *x;      /* [n_rows][in] halves */
-    float least;            /* smallest weight that is a normal half to the kernel, if it
-                               multiplies weights by a power of two; 0: 2^-14, if not */
 };
 
 /*
@@ -33,10 +31,10 @@ struct kg_oracle_grouped {
  * steps (17 addends, one normalisation) is off by less than the last place of the largest
  * partial sum there can be, |accumulator| + sum |16 products|, the accumulator's own error
  * included. A subnormal half has the exponent of the smallest normal one, and a product is
- * aligned by its operands' exponents, so that a smaller operand counts as 2^-14 (as `least`, if
- * the kernel has multiplied weights). All products of a row of w and one of x are multiples of one power of two, the
- * lowest bit set in the one row times that in the other, and so is every partial sum; where it
- * is not below that last place, nothing is cut. That is added up along the chain; the sum
+ * aligned by its operands' exponents, so that a smaller operand counts as 2^-14. All
+ * products of a row of w and one of x are multiples of one power of two, the lowest bit set
+ * in the one row times that in the other, and so is every partial sum; where it is not below
+ * that last place, nothing is cut. That is added up along the chain; the sum
  * is multiplied by |scale|, whose own rounding adds 2^-24 of the result. The emulated device
  * rounds once a product, by half a last place of a partial sum, which is less.
  */

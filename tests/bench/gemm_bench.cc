@@ -211,7 +211,7 @@ static void run(const type_row &t, int64_t in, int64_t out, int64_t m)
         report("f16", [&](int i) {
             return g->f16(mirrors[(size_t)i % 2], h, y, in, out, m, stream);
         });
-    if (t.type == KG_TYPE_NVFP4 && m <= 16)
+    if (m <= 16)
         report("f16-blocks", [&](int i) {
             return g->f16_blocks(t.type, dw[(size_t)i], h, y, in, out, m, stream);
         });

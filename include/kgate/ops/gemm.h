@@ -123,8 +123,11 @@ struct kg_gemm_ops {
        h[t][k] = f16(fl(d[t][k / 32] * q[t][k])), to nearest even. in: a multiple of 32. */
     int (*q8_to_f16)(const int8_t *q, const float *d, void *h, int64_t m, int64_t in,
                      struct CUstream_st *stream);
-    /* f16 for up to 16 tokens without a mirror: w as files have it, NVFP4 only. Exact
-       products, f32 accumulation in the hardware's order; in: a multiple of 64. */
+    /* f16 for up to 16 tokens without a mirror: w as files have it, NVFP4 or Q4_K. Products
+       of halves are exact, f32 accumulation is in the hardware's order. The halves
+       of NVFP4 are exact; those of Q4_K are off by at most 2^-11 of |scale * code| +
+       |minimum| + |weight|, and infinite from weights of 4094 on. Weights are read before the launch
+       ahead of this one is complete (kernels/device/overlap.h). */
     int (*f16_blocks)(int type, const void *w, const void *h, float *y, int64_t in,
                       int64_t out, int64_t m, struct CUstream_st *stream);
 };
