@@ -10,57 +10,19 @@
  * memory. The last column is the largest difference from the reference arm, over its
  * largest output. FILTER: only lines that contain it.
  */
-#include <dlfcn.h>
-
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <string>
-#include <vector>
 
-#include "kgate/kernels.h"
-
-static const struct kg_provider *provider;
-static const struct kg_device_ops *device;
-static struct CUstream_st *stream;
-static std::string filter;
-
-static void must(int rc, const char *what)
-{
-    if (rc == KG_OK)
-        return;
-    fprintf(stderr, "%s: %d (%s)\n", what, rc, device ? device->last_error() : "");
-    exit(1);
-}
-
-static void *allocate(size_t bytes)
-{
-    void *p = nullptr;
-    must(device->alloc(&p, bytes), "alloc");
-    return p;
-}
+#include "bench.h"
 
 /* Numbers in [-1, 1) times scale, on the device. */
-static float *random_floats(size_t n, float scale, uint32_t seed)
+static memory random_floats(size_t n, float scale, uint32_t seed)
 {
     std::vector<float> host(n);
     for (float &x : host) {
         seed = seed * 1664525u + 1013904223u;
         x = scale * ((float)(seed >> 8) * 0x1p-23f - 1.0f);
     }
-    float *p = (float *)allocate(n * 4);
-    must(device->upload(p, host.data(), n * 4), "upload");
-    return p;
-}
-
-static std::vector<float> fetch(const float *p, size_t n)
-{
-    std::vector<float> host(n);
-    must(device->download(host.data(), p, n * 4), "download");
-    return host;
+    return memory(host);
 }
 
 static double difference(const std::vector<float> &a, const std::vector<float> &b)
@@ -74,47 +36,7 @@ static double difference(const std::vector<float> &a, const std::vector<float> &
     return err / top;
 }
 
-struct timing {
-    double median_us, least_us;
-};
-
-/* launch(i) with i = 0, 1, .. `turns` - 1 round and round, `launches` in a graph. */
-static struct timing measure(int launches, int turns,
-                             const std::function<int(int)> &launch)
-{
-    struct CUgraphExec_st *graph;
-    struct CUevent_st *from, *to;
-    std::vector<double> us;
-    for (int i = 0; i < 2; i++)
-        must(launch(i % turns), "launch");
-    must(device->sync(stream), "sync");
-    must(device->graph_begin(stream), "graph_begin");
-    for (int i = 0; i < launches; i++)
-        must(launch(i % turns), "launch");
-    must(device->graph_end(stream, &graph), "graph_end");
-    must(device->event_create(&from), "event");
-    must(device->event_create(&to), "event");
-    for (int i = 0; i < 9; i++) {
-        double t = 0;
-        must(device->event_record(from, stream), "event");
-        must(device->graph_launch(graph, stream), "graph_launch");
-        must(device->event_record(to, stream), "event");
-        must(device->sync(stream), "sync");
-        must(device->event_elapsed_us(from, to, &t), "event");
-        if (i > 1)
-            us.push_back(t / launches);
-    }
-    device->event_destroy(from);
-    device->event_destroy(to);
-    device->graph_destroy(graph);
-    std::sort(us.begin(), us.end());
-    return {us[us.size() / 2], us[0]};
-}
-
-static bool wanted(const char *line)
-{
-    return filter.empty() || strstr(line, filter.c_str());
-}
+static const runs fewer = {7, 2, 2};
 
 /* ---- decode ---- */
 
@@ -147,46 +69,38 @@ static void bench_decode(int head_dim, int n_heads, int n_kv_heads, int keys)
              keys);
     if (!wanted(line))
         return;
-    float *k = random_floats((size_t)(keys * dim), 2.5f, 1),
-          *v = random_floats((size_t)(keys * dim), 0.7f, 2);
-    float *q = random_floats(n_out, 3.0f, 3), *out = (float *)allocate(n_out * 4);
-    std::vector<uint8_t *> kc, vc;
+    const memory k = random_floats((size_t)(keys * dim), 2.5f, 1),
+                 v = random_floats((size_t)(keys * dim), 0.7f, 2),
+                 q = random_floats(n_out, 3.0f, 3), out(n_out * 4);
+    std::vector<memory> kc, vc;
     for (int i = 0; i < copies; i++) {
-        kc.push_back((uint8_t *)allocate(k_bytes));
-        vc.push_back((uint8_t *)allocate(v_bytes));
-        must(provider->kv->append_rows(&a.layout, k, v, kc[i], vc[i], 0, keys, stream),
+        kc.emplace_back(k_bytes);
+        vc.emplace_back(v_bytes);
+        must(pv->kv->append_rows(&a.layout, k, v, kc[i], vc[i], 0, keys, stream),
              "append");
     }
-    const int64_t work = provider->attention->decode_workspace(&a, 1, keys);
-    void *workspace = allocate((size_t)work);
-    must(device->fill(workspace, 0, (size_t)work), "fill");
+    const int64_t work = pv->attention->decode_workspace(&a, 1, keys);
+    const memory workspace((size_t)work, 0);
     a.q = q;
     a.out = out;
     a.workspace = workspace;
     std::vector<float> reference;
     for (const auto &arm : arms) {
         const auto launch = [&](int i) {
-            a.k_cache = kc[i];
-            a.v_cache = vc[i];
-            return provider->attention->decode(arm.arm, &a, keys, stream);
+            a.k_cache = kc[i % copies];
+            a.v_cache = vc[i % copies];
+            return pv->attention->decode(arm.arm, &a, keys, stream);
         };
         must(launch(0), arm.id);
-        must(device->sync(stream), arm.id);
-        const std::vector<float> got = fetch(out, n_out);
+        must(pv->device->sync(stream), arm.id);
+        const std::vector<float> got = fetch<float>(out, n_out);
         if (reference.empty())
             reference = got;
-        const struct timing t =
-            measure(copies * std::max(1, 64 / copies), copies, launch);
+        const timing t = time_us(copies * std::max(1, 64 / copies), launch, fewer);
         printf("%-28s %-12s %9.2f %9.2f us %8.0f GB/s %5.1f%% %10.2e\n", line, arm.id,
-               t.median_us, t.least_us, bytes / t.median_us * 1e-3,
-               bytes / t.median_us * 1e-3 / 41.7, difference(got, reference));
+               t.median, t.least, bytes / t.median * 1e-3, bytes / t.median * 1e-3 / 41.7,
+               difference(got, reference));
     }
-    for (int i = 0; i < copies; i++) {
-        device->release(kc[i]);
-        device->release(vc[i]);
-    }
-    for (void *p : {(void *)k, (void *)v, (void *)q, (void *)out, workspace})
-        device->release(p);
 }
 
 /* ---- prefill ---- */
@@ -220,9 +134,9 @@ static void bench_prefill(int head_dim, int n_heads, int n_kv_heads, int tokens)
     a.causal = 1;
     a.scale = 1.0f / std::sqrt((float)head_dim);
     a.tokens = a.keys = tokens;
-    float *k = random_floats(n_kv, 2.5f, 1), *v = random_floats(n_kv, 0.7f, 2);
-    float *q = random_floats(n_q, 3.0f, 3), *out = (float *)allocate(n_q * 4);
-    void *k16 = allocate(n_kv * 2), *v16 = allocate(n_kv * 2);
+    const memory k = random_floats(n_kv, 2.5f, 1), v = random_floats(n_kv, 0.7f, 2),
+                 q = random_floats(n_q, 3.0f, 3), out(n_q * 4), k16(n_kv * 2),
+                 v16(n_kv * 2);
     std::vector<float> reference;
     a.q = q;
     a.out = out;
@@ -231,57 +145,46 @@ static void bench_prefill(int head_dim, int n_heads, int n_kv_heads, int tokens)
             a.source = KG_PREFILL_F32;
             a.k = k;
             a.v = v;
-            return provider->attention->stage(&a, arm.half, k16, v16, stream);
+            return pv->attention->stage(&a, arm.half, k16, v16, stream);
         };
         const auto launch = [&](int) {
             a.source = KG_PREFILL_WORKSPACE;
             a.k = k16;
             a.v = v16;
-            return provider->attention->prefill(arm.arm, &a, stream);
+            return pv->attention->prefill(arm.arm, &a, stream);
         };
         must(stage(0), "stage");
         const int rc = launch(0);
         if (rc == KG_E_UNSUPPORTED)
             continue;
         must(rc, arm.id);
-        must(device->sync(stream), arm.id);
-        const std::vector<float> got = fetch(out, n_q);
+        must(pv->device->sync(stream), arm.id);
+        const std::vector<float> got = fetch<float>(out, n_q);
         if (reference.empty())
             reference = got;
-        const struct timing t = measure(4, 1, launch);
+        const timing t = time_us(4, launch, fewer);
         printf("%-28s %-12s %9.2f %9.2f us %8.1f TFLOP/s %4.1f%% %8.2e\n", line, arm.id,
-               t.median_us, t.least_us, ops / t.median_us * 1e-6,
-               ops / t.median_us * 1e-6 / 7.9, difference(got, reference));
+               t.median, t.least, ops / t.median * 1e-6, ops / t.median * 1e-6 / 7.9,
+               difference(got, reference));
     }
-    for (void *p : {(void *)k, (void *)v, (void *)q, (void *)out, k16, v16})
-        device->release(p);
 }
 
 int main(int argc, char **argv)
 {
-    struct kg_open_options options = {};
     if (argc < 2) {
         fprintf(stderr, "usage: %s PROVIDER.so [FILTER]\n", argv[0]);
         return 2;
     }
-    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    provider = library ? (const struct kg_provider *)dlsym(library, KG_PROVIDER_SYMBOL)
-                       : nullptr;
-    if (!provider || !provider->attention || !provider->kv) {
-        fprintf(stderr, "%s: %s\n", argv[1],
-                library ? "no attention kernels" : dlerror());
+    if (!load(argv[1], "no attention kernels", [] { return pv->attention && pv->kv; }))
         return 1;
-    }
     if (argc > 2)
         filter = argv[2];
-    device = provider->device;
-    options.size = sizeof options;
-    must(device->open(&options), "open");
-    if (!device->event_create) {
+    open_device();
+    if (!pv->device->event_create) {
         fprintf(stderr, "this device has no clock\n");
         return 77;
     }
-    must(device->stream_create(&stream), "stream");
+    must(pv->device->stream_create(&stream), "stream");
     bench_decode(128, 32, 8, 4096);
     bench_decode(128, 32, 8, 32768);
     bench_decode(128, 64, 8, 32768);
@@ -293,6 +196,6 @@ int main(int argc, char **argv)
     bench_prefill(256, 16, 4, 2048);
     bench_prefill(256, 16, 4, 4096);
     bench_prefill(512, 8, 1, 2048);
-    device->close();
+    pv->device->close();
     return 0;
 }

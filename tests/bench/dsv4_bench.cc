@@ -9,107 +9,13 @@
  * their scales, measured likewise and by bytes of 4.17 TB/s. `differ`: outputs whose bits are not
  * those of the ordered form, which must be 0. FILTER: only lines that contain it.
  */
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <string>
-#include <vector>
+#include "bench.h"
 
-#include <dlfcn.h>
-
-#include "kgate/kernels.h"
-
-static const kg_provider *pv;
-static CUstream_st *stream;
-static std::string filter;
 static int wrong;
 
 static const char *const kinds[] = {"nvfp4", "mxfp4"};
 static const char *const forms[] = {"auto", "ordered", "rows8", "tiles"};
 static const size_t together = 160u << 20; /* bytes of the copies */
-
-static void must(int rc, const char *what)
-{
-    if (rc == KG_OK)
-        return;
-    fprintf(stderr, "%s: %d %s\n", what, rc, pv->device->last_error());
-    exit(1);
-}
-
-static uint64_t state = 88172645463325252ull;
-
-static uint32_t rnd(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 16);
-}
-
-/* Device memory that goes with its owner. */
-struct memory {
-    void *p = nullptr;
-    explicit memory(size_t bytes)
-    {
-        must(pv->device->alloc(&p, bytes + 256), "alloc");
-        must(pv->device->fill(p, 0xff, bytes + 256), "fill");
-    }
-    template <typename T>
-    explicit memory(const std::vector<T> &from) : memory(from.size() * sizeof(T))
-    {
-        must(pv->device->upload(p, from.data(), from.size() * sizeof(T)), "upload");
-    }
-    memory(const memory &) = delete;
-    memory(memory &&other) noexcept : p(other.p)
-    {
-        other.p = nullptr;
-    }
-    ~memory()
-    {
-        if (p)
-            pv->device->release(p);
-    }
-};
-
-struct timing {
-    double median, least;
-};
-
-/* Microseconds of one launch; `launch` takes the number of the copy. */
-static timing time_us(int copies, const std::function<int(int)> &launch)
-{
-    const kg_device_ops *d = pv->device;
-    CUgraphExec_st *graph;
-    CUevent_st *from, *to;
-    must(launch(0), "launch");
-    must(d->sync(stream), "sync");
-    must(d->graph_begin(stream), "graph_begin");
-    for (int i = 0; i < copies; i++)
-        must(launch(i), "launch");
-    must(d->graph_end(stream, &graph), "graph_end");
-    must(d->event_create(&from), "event");
-    must(d->event_create(&to), "event");
-    std::vector<double> samples;
-    for (int i = 0; i < 17; i++) {
-        double us;
-        must(d->event_record(from, stream), "record");
-        must(d->graph_launch(graph, stream), "graph_launch");
-        must(d->event_record(to, stream), "record");
-        must(d->sync(stream), "sync");
-        must(d->event_elapsed_us(from, to, &us), "elapsed");
-        if (i >= 2)
-            samples.push_back(us / copies);
-    }
-    std::sort(samples.begin(), samples.end());
-    d->graph_destroy(graph);
-    d->event_destroy(from);
-    d->event_destroy(to);
-    return {samples[samples.size() / 2], samples[0]};
-}
 
 /* A bell curve with some values far out, as activations have. */
 static std::vector<float> bell(size_t n)
@@ -145,8 +51,8 @@ struct weights {
             kind == KG_DSV4_NVFP4 ? random_bytes((size_t)(n * k / group), 0x28, 32)
                                   : random_bytes((size_t)(n * k / group), 120, 8);
         for (size_t i = 0; i < together / bytes + 1; i++) {
-            w.emplace_back(codes);
-            ws.emplace_back(scales);
+            w.emplace_back(codes, 0xff);
+            ws.emplace_back(scales, 0xff);
         }
     }
     int copies() const
@@ -161,14 +67,13 @@ struct weights {
 
 static double read_us(const weights &w)
 {
-    memory all(w.bytes() * (size_t)w.copies()), sum(4);
-    return time_us(w.copies(),
-                   [&](int i) {
-                       return pv->ceiling->read_sweep(
-                           (char *)all.p + w.bytes() / 256 * 256 * (size_t)i,
-                           w.bytes() / 256 * 256, (uint32_t *)sum.p, stream);
-                   })
-        .median;
+    const size_t bytes = w.bytes() / 256 * 256;
+    const memory all(w.bytes() * (size_t)w.copies(), 0xff), sum(4, 0xff);
+    const auto launch = [&](int i) {
+        return pv->ceiling->read_sweep((char *)all.p + bytes * (size_t)i, bytes, sum,
+                                       stream);
+    };
+    return time_us(w.copies(), launch).median;
 }
 
 static std::string name_of(int kind, int form, int64_t m, int64_t n, int64_t k)
@@ -179,36 +84,25 @@ static std::string name_of(int kind, int form, int64_t m, int64_t n, int64_t k)
     return name;
 }
 
-static bool wanted(const std::string &name)
-{
-    return name.find(filter) != std::string::npos;
-}
-
 static void product(const weights &w, double read, int form, int64_t m)
 {
     const std::string name = name_of(w.kind, form, m, w.n, w.k);
     const kg_dsv4_ops *ops = pv->dsv4;
-    const memory x(bell((size_t)(m * w.k))), codes((size_t)(m * w.k)),
-        scales((size_t)(m * w.k / 32)), y((size_t)(m * w.n * 4));
+    const memory x(bell((size_t)(m * w.k)), 0xff), codes((size_t)(m * w.k), 0xff),
+        scales((size_t)(m * w.k / 32), 0xff), y((size_t)(m * w.n * 4), 0xff);
     size_t need;
     must(ops->gemm_scratch(w.kind, form, m, w.n, w.k, &need), "scratch");
-    const memory scratch(need);
-    must(ops->act_quant((float *)x.p, (uint8_t *)codes.p, (float *)scales.p, m, w.k,
-                        stream),
-         "act_quant");
+    const memory scratch(need, 0xff);
+    must(ops->act_quant(x, codes, scales, m, w.k, stream), "act_quant");
     const auto launch = [&](int f, int i) {
-        return ops->gemm(w.kind, f, (uint8_t *)codes.p, (float *)scales.p,
-                         (uint8_t *)w.w[(size_t)i].p, (uint8_t *)w.ws[(size_t)i].p,
-                         0.0123f, (float *)y.p, m, w.n, w.k, scratch.p, need, stream);
+        return ops->gemm(w.kind, f, codes, scales, w.w[(size_t)i], w.ws[(size_t)i],
+                         0.0123f, y, m, w.n, w.k, scratch, need, stream);
     };
     const auto result = [&](int f) {
-        std::vector<uint32_t> bits((size_t)(m * w.n));
         must(pv->device->sync(stream), "sync");
-        must(pv->device->fill(y.p, 0xff, bits.size() * 4), "fill");
+        must(pv->device->fill(y, 0xff, (size_t)(m * w.n) * 4), "fill");
         must(launch(f, 0), "gemm");
-        must(pv->device->sync(stream), "sync");
-        must(pv->device->download(bits.data(), y.p, bits.size() * 4), "download");
-        return bits;
+        return fetch<uint32_t>(y, (size_t)(m * w.n));
     };
     const std::vector<uint32_t> want = result(KG_DSV4_ORDERED);
     const auto differ = [&](const std::vector<uint32_t> &got) {
@@ -220,9 +114,7 @@ static void product(const weights &w, double read, int form, int64_t m)
     size_t n = differ(result(form));
     const timing t = time_us(w.copies(), [&](int i) { return launch(form, i); });
     /* and what the last of many launches in a row left there */
-    std::vector<uint32_t> last(want.size());
-    must(pv->device->download(last.data(), y.p, last.size() * 4), "download");
-    n += differ(last);
+    n += differ(fetch<uint32_t>(y, want.size()));
     printf("%s  %7.2f us (least %7.2f)  read %5.2f (x%.2f), by bytes %5.2f (x%.2f)  "
            "differ %zu\n",
            name.c_str(), t.median, t.least, read, t.median / read,
@@ -255,8 +147,9 @@ static void elements(const char *name, size_t in, size_t out,
     if (!wanted(name))
         return;
     const int copies = (int)(together / (in + out)) + 1;
-    const memory from((in + 256) * (size_t)copies), to((out + 256) * (size_t)copies);
-    must(pv->device->fill(from.p, 0x3e, in * (size_t)copies), "fill");
+    const memory from((in + 256) * (size_t)copies, 0xff),
+        to((out + 256) * (size_t)copies, 0xff);
+    must(pv->device->fill(from, 0x3e, in * (size_t)copies), "fill");
     const timing t = time_us(copies, [&](int i) {
         return launch((char *)from.p + in * (size_t)i, (char *)to.p + out * (size_t)i);
     });
@@ -270,20 +163,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: dsv4_bench PROVIDER.so [FILTER]\n");
         return 2;
     }
-    void *so = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    pv = so ? (const kg_provider *)dlsym(so, KG_PROVIDER_SYMBOL) : nullptr;
-    if (!pv || !pv->dsv4 || !pv->ceiling) {
-        fprintf(stderr, "%s: %s\n", argv[1], so ? "no such tables" : dlerror());
+    if (!load(argv[1], "no such tables", [] { return pv->dsv4 && pv->ceiling; }))
         return 2;
-    }
-    int n = 0;
-    if (pv->device->count(&n) != KG_OK || n == 0) {
-        fprintf(stderr, "no device\n");
+    if (!any_device())
         return 77;
-    }
-    kg_open_options options = {};
-    options.size = sizeof options;
-    must(pv->device->open(&options), "open");
+    open_device();
     must(pv->device->stream_create(&stream), "stream");
     filter = argc > 2 ? argv[2] : "";
     const int rows8 = KG_DSV4_ROWS8, tiles = KG_DSV4_TILES;

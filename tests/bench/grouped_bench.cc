@@ -9,59 +9,10 @@
  * time is the median of 11 runs of a graph of four launches, divided by four; each arm is
  * timed twice, in turn. `copied`: dequantize_f16 and the f16 form.
  */
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <string>
-#include <vector>
 
-#include <dlfcn.h>
-
-#include "kgate/kernels.h"
-
-static const kg_provider *pv;
-static CUstream_st *stream;
-
-static void must(int rc, const char *what)
-{
-    if (rc == KG_OK)
-        return;
-    fprintf(stderr, "%s: %d %s\n", what, rc, pv->device->last_error());
-    exit(1);
-}
-
-/* Device memory that goes with its owner. */
-struct buffer {
-    void *p = nullptr;
-    explicit buffer(size_t bytes)
-    {
-        must(pv->device->alloc(&p, bytes + 256), "alloc");
-    }
-    template <class T>
-    explicit buffer(const std::vector<T> &v) : buffer(v.size() * sizeof(T))
-    {
-        must(pv->device->upload(p, v.data(), v.size() * sizeof(T)), "upload");
-    }
-    buffer(const buffer &) = delete;
-    ~buffer()
-    {
-        pv->device->release(p);
-    }
-};
-
-static uint64_t state = 88172645463325252ull;
-
-static uint32_t rnd(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 16);
-}
+#include "bench.h"
 
 /* Arbitrary bytes with both scales of a block between 2^-4 and 2^-3, or, with `wild`, any
    finite half; an expert is `stride` bytes. Made once, repeated over the experts. */
@@ -95,7 +46,7 @@ struct problem {
 /* A problem in device memory, and its arms. */
 struct arms {
     const problem &p;
-    buffer offsets, experts, rows, scale, x, w, copy, y;
+    memory offsets, experts, rows, scale, x, w, copy, y;
 
     arms(const problem &p_, const std::vector<uint8_t> &blocks)
         : p(p_), offsets(p.offsets), experts(p.experts), rows(p.rows), scale(p.scale),
@@ -118,45 +69,40 @@ struct arms {
         g.in = p.in;
         g.out = p.out;
         g.expert_stride = of_copy ? p.in * p.out * 2 : (int64_t)p.stride;
-        g.offsets = (const int32_t *)offsets.p;
-        g.experts = of_copy ? nullptr : (const int32_t *)experts.p;
-        g.rows = (const int32_t *)rows.p;
-        g.scale = (const float *)scale.p;
+        g.offsets = offsets;
+        g.experts = of_copy ? nullptr : (const int32_t *)experts;
+        g.rows = rows;
+        g.scale = scale;
         return g;
     }
     void dequantize(void) const
     {
         const kg_grouped g = now(false);
-        must(pv->grouped->dequantize_f16(&g, KG_TYPE_Q4_K, w.p, copy.p, stream), "copy");
+        must(pv->grouped->dequantize_f16(&g, KG_TYPE_Q4_K, w, copy, stream), "copy");
     }
     void direct(void) const
     {
         const kg_grouped g = now(false);
-        must(pv->grouped->sm90_gemm_quant(&g, KG_TYPE_Q4_K, w.p, x.p, (float *)y.p,
-                                          stream),
+        must(pv->grouped->sm90_gemm_quant(&g, KG_TYPE_Q4_K, w, x, y, stream),
              "sm90_gemm_quant");
     }
     void f16(void) const
     {
         const kg_grouped g = now(true);
-        must(pv->grouped->sm90_gemm_f16(&g, copy.p, x.p, (float *)y.p, stream),
-             "sm90_gemm_f16");
+        must(pv->grouped->sm90_gemm_f16(&g, copy, x, y, stream), "sm90_gemm_f16");
     }
     void visitor(void) const
     {
         const kg_grouped g = now(true);
         const kg_grouped_form form = {1, 33, 1, 1};
-        must(pv->grouped->gemm_f16(&g, &form, copy.p, x.p, (float *)y.p, stream),
-             "gemm_f16");
+        must(pv->grouped->gemm_f16(&g, &form, copy, x, y, stream), "gemm_f16");
     }
     std::vector<float> result(const std::function<void()> &launch) const
     {
-        std::vector<float> v(p.rows.size() * (size_t)p.out);
-        must(pv->device->fill(y.p, 0xff, v.size() * 4), "fill");
+        const size_t n = p.rows.size() * (size_t)p.out;
+        must(pv->device->fill(y, 0xff, n * 4), "fill");
         launch();
-        must(pv->device->sync(stream), "sync");
-        must(pv->device->download(v.data(), y.p, v.size() * 4), "download");
-        return v;
+        return fetch<float>(y, n);
     }
 };
 
@@ -234,35 +180,14 @@ static int check(void)
     return bad;
 }
 
-static double time_us(const std::function<void()> &launch)
+/* Microseconds of one launch. */
+static double median_us(const std::function<void()> &launch)
 {
-    const kg_device_ops *d = pv->device;
-    CUgraphExec_st *graph;
-    CUevent_st *from, *to;
-    launch();
-    must(d->sync(stream), "sync");
-    must(d->graph_begin(stream), "graph_begin");
-    for (int i = 0; i < 4; i++)
+    const auto one = [&](int) {
         launch();
-    must(d->graph_end(stream, &graph), "graph_end");
-    must(d->event_create(&from), "event");
-    must(d->event_create(&to), "event");
-    std::vector<double> samples;
-    for (int i = 0; i < 12; i++) {
-        double us;
-        must(d->event_record(from, stream), "record");
-        must(d->graph_launch(graph, stream), "graph_launch");
-        must(d->event_record(to, stream), "record");
-        must(d->sync(stream), "sync");
-        must(d->event_elapsed_us(from, to, &us), "elapsed");
-        if (i >= 1)
-            samples.push_back(us / 4);
-    }
-    std::sort(samples.begin(), samples.end());
-    d->graph_destroy(graph);
-    d->event_destroy(from);
-    d->event_destroy(to);
-    return samples[samples.size() / 2];
+        return KG_OK;
+    };
+    return time_us(4, one, {11, 1, 1}).median;
 }
 
 static void time_shape(const char *name, int32_t pairs, int32_t tokens)
@@ -282,14 +207,14 @@ static void time_shape(const char *name, int32_t pairs, int32_t tokens)
     const double ops = 2.0 * pairs * 4096 * 1536;
     double f16 = 0, direct = 0;
     for (int turn = 0; turn < 2; turn++) {
-        f16 = time_us([&] { a.f16(); });
-        direct = time_us([&] { a.direct(); });
+        f16 = median_us([&] { a.f16(); });
+        direct = median_us([&] { a.direct(); });
         printf("%-12s f16 %8.1f us (%.0f TFLOP/s)  q4_k %8.1f us (%.0f TFLOP/s)  "
                "q4_k / f16 %.3f\n",
                name, f16, ops / f16 / 1e6, direct, ops / direct / 1e6, direct / f16);
         fflush(stdout);
     }
-    printf("%-12s copied %8.1f us\n", name, time_us([&] {
+    printf("%-12s copied %8.1f us\n", name, median_us([&] {
                a.dequantize();
                a.f16();
            }));
@@ -301,20 +226,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: grouped_bench PROVIDER.so [check | time [SHAPE]]\n");
         return 2;
     }
-    void *so = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    pv = so ? (const kg_provider *)dlsym(so, KG_PROVIDER_SYMBOL) : nullptr;
-    if (!pv || !pv->grouped) {
-        fprintf(stderr, "%s: %s\n", argv[1], so ? "no such table" : dlerror());
+    if (!load(argv[1], "no such table", [] { return pv->grouped != nullptr; }))
         return 2;
-    }
-    int n = 0;
-    if (pv->device->count(&n) != KG_OK || n == 0) {
-        fprintf(stderr, "no device\n");
+    if (!any_device())
         return 77;
-    }
-    kg_open_options options = {};
-    options.size = sizeof options;
-    must(pv->device->open(&options), "open");
+    open_device();
     must(pv->device->stream_create(&stream), "stream");
     const std::string only = argc > 2 ? argv[2] : "";
     int bad = 0;

@@ -8,35 +8,9 @@
  * 15 runs of a graph of 8 launches, divided by 8; bytes are weights, activations (codes and
  * scales) and results once. Each shape's result is also compared with stage_b, bit by bit.
  */
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <vector>
 
-#include <dlfcn.h>
-
-#include "kgate/kernels.h"
-
-static const kg_provider *pv;
-static uint64_t rng_state = 88172645463325252ull;
-
-static uint32_t rnd(void)
-{
-    rng_state ^= rng_state << 13;
-    rng_state ^= rng_state >> 7;
-    rng_state ^= rng_state << 17;
-    return (uint32_t)(rng_state >> 16);
-}
-
-static void must(int rc, const char *what)
-{
-    if (rc == KG_OK)
-        return;
-    fprintf(stderr, "%s: %d %s\n", what, rc, pv->device->last_error());
-    exit(1);
-}
+#include "bench.h"
 
 struct type_row {
     int type;
@@ -89,51 +63,19 @@ static void fill_large(const type_row &t, std::vector<uint8_t> &w)
         memcpy(w.data() + at, w.data(), std::min(n, w.size() - at));
 }
 
-static void *device(size_t bytes, const void *from = nullptr)
-{
-    void *p;
-    must(pv->device->alloc(&p, bytes + 64), "alloc");
-    if (from)
-        must(pv->device->upload(p, from, bytes), "upload");
-    return p;
-}
-
 struct activations {
-    int8_t *q;
-    float *d, *s;
+    memory q, d, s;
+    activations(int64_t in, int64_t m)
+        : q((size_t)(in * m)), d((size_t)(in / 32 * m) * 4), s((size_t)(in / 32 * m) * 4)
+    {
+        std::vector<float> x((size_t)(in * m));
+        for (float &v : x)
+            v = (float)((int)(rnd() % 20001u) - 10000) * 1e-4f;
+        const memory dx(x);
+        must(pv->matvec->quantize_q8_1(dx, q, d, s, m, in, nullptr), "quantize");
+        must(pv->device->sync(nullptr), "sync");
+    }
 };
-
-static activations make_activations(int64_t in, int64_t m)
-{
-    std::vector<float> x((size_t)(in * m));
-    for (float &v : x)
-        v = (float)((int)(rnd() % 20001u) - 10000) * 1e-4f;
-    activations a;
-    void *dx = device(x.size() * 4, x.data());
-    a.q = (int8_t *)device((size_t)(in * m));
-    a.d = (float *)device((size_t)(in / 32 * m) * 4);
-    a.s = (float *)device((size_t)(in / 32 * m) * 4);
-    must(pv->matvec->quantize_q8_1((float *)dx, a.q, a.d, a.s, m, in, nullptr),
-         "quantize");
-    must(pv->device->sync(nullptr), "sync");
-    pv->device->release(dx);
-    return a;
-}
-
-static void drop(activations &a)
-{
-    pv->device->release(a.q);
-    pv->device->release(a.d);
-    pv->device->release(a.s);
-}
-
-static std::vector<uint32_t> fetch(const float *y, size_t n)
-{
-    std::vector<uint32_t> v(n);
-    must(pv->device->sync(nullptr), "sync");
-    must(pv->device->download(v.data(), y, n * 4), "download");
-    return v;
-}
 
 static int64_t different(const std::vector<uint32_t> &a, const std::vector<uint32_t> &b)
 {
@@ -158,25 +100,24 @@ static void report(const char *what, const type_row &t, int64_t in, int64_t out,
 
 /* The sums of stage_b; of the plain kernel for E4M3, which unaligned weights select. */
 static std::vector<uint32_t> reference(const type_row &t, const std::vector<uint8_t> &w,
-                                       const void *dw, const activations &a, int64_t in,
+                                       const memory &dw, const activations &a, int64_t in,
                                        int64_t out, int64_t m, int kind,
-                                       const float *scales, float *y)
+                                       const float *scales, const memory &y)
 {
     must(pv->device->fill(y, 0xff, (size_t)(m * out) * 4), "fill");
     if (t.type != KG_TYPE_F8_E4M3) {
         must(pv->matvec->stage_b(t.type, dw, a.q, a.d, a.s, y, in, out, m, nullptr),
              "stage_b");
-        return fetch(y, (size_t)(m * out));
+        return fetch<uint32_t>(y, (size_t)(m * out));
     }
-    uint8_t *odd = (uint8_t *)device(w.size() + 1);
-    must(pv->device->upload(odd + 1, w.data(), w.size()), "upload");
-    kg_mmvq_tensor x = {odd + 1, y, out, 1.0f, scales};
+    const memory whole(w.size() + 1);
+    uint8_t *odd = (uint8_t *)whole + 1;
+    must(pv->device->upload(odd, w.data(), w.size()), "upload");
+    kg_mmvq_tensor x = {odd, y, out, 1.0f, scales};
     must(pv->mmvq->product(t.type, KG_LAYOUT_FILE, kind, &x, 1, a.q, a.d, a.s, in, m, 8,
                            nullptr),
          "plain");
-    std::vector<uint32_t> r = fetch(y, (size_t)(m * out));
-    pv->device->release(odd);
-    return r;
+    return fetch<uint32_t>(y, (size_t)(m * out));
 }
 
 static void check_shape(const type_row &t, int64_t in, int64_t out)
@@ -185,29 +126,26 @@ static void check_shape(const type_row &t, int64_t in, int64_t out)
     const bool fp8 = t.type == KG_TYPE_F8_E4M3;
     const int64_t outs[3] = {out, out / 2 + 3, 1};
     std::vector<uint8_t> w[3];
-    void *dw[3], *sp[3];
-    float *y[3], *parts = (float *)device((size_t)(2 * m * out) * 4);
-    activations a = make_activations(in, m);
+    std::vector<memory> dw, sp, y;
+    const memory parts((size_t)(2 * m * out) * 4);
+    const activations a(in, m);
     std::vector<float> scales((size_t)(out + in + 64));
     for (float &v : scales)
         v = (float)(rnd() % 1000u + 1u) * 0.001f;
-    float *ds = (float *)device(scales.size() * 4, scales.data());
+    const memory ds(scales);
     for (int i = 0; i < 3; i++) {
         w[i].resize((size_t)(outs[i] * blocks * t.bytes));
         fill_weights(t, w[i].data(), outs[i] * blocks);
-        dw[i] = device(w[i].size(), w[i].data());
-        sp[i] = t.split ? device(w[i].size()) : nullptr;
+        dw.emplace_back(w[i]);
         if (t.split) {
+            sp.emplace_back(w[i].size());
             must(pv->mmvq->split(t.type, dw[i], sp[i], in, outs[i], nullptr), "split");
-            uint8_t *back = (uint8_t *)device(w[i].size());
+            const memory back(w[i].size());
             must(pv->mmvq->unsplit(t.type, sp[i], back, in, outs[i], nullptr), "unsplit");
-            std::vector<uint8_t> v(w[i].size());
-            must(pv->device->sync(nullptr), "sync");
-            must(pv->device->download(v.data(), back, v.size()), "download");
-            report("unsplit", t, in, outs[i], 0, 0, v != w[i]);
-            pv->device->release(back);
+            report("unsplit", t, in, outs[i], 0, 0,
+                   fetch<uint8_t>(back, w[i].size()) != w[i]);
         }
-        y[i] = (float *)device((size_t)(m * outs[i]) * 4);
+        y.emplace_back((size_t)(m * outs[i]) * 4);
     }
     for (int kind = 0; kind <= (fp8 ? 2 : 0); kind++) {
         std::vector<uint32_t> want[3];
@@ -230,7 +168,8 @@ static void check_shape(const type_row &t, int64_t in, int64_t out)
                                            rows, width, nullptr),
                          "product");
                     for (int i = 0; i < n; i++) {
-                        std::vector<uint32_t> got = fetch(y[i], (size_t)(rows * outs[i]));
+                        std::vector<uint32_t> got =
+                            fetch<uint32_t>(y[i], (size_t)(rows * outs[i]));
                         std::vector<uint32_t> exp(want[i].begin(),
                                                   want[i].begin() + rows * outs[i]);
                         if (i == 1)
@@ -250,14 +189,14 @@ static void check_shape(const type_row &t, int64_t in, int64_t out)
                                      nullptr),
              "stage_b_split");
         report("plain", t, in, out, m, 0,
-               different(fetch(y[0], (size_t)(m * out)), want[0]));
+               different(fetch<uint32_t>(y[0], (size_t)(m * out)), want[0]));
         std::vector<uint32_t> first;
         for (int width : {1, 5, 8}) {
             kg_mmvq_tensor x = {sp[0], y[0], out, 1.0f, nullptr};
             must(
                 pv->mmvq->ksplit(t.type, &x, a.q, a.d, a.s, in, m, width, parts, nullptr),
                 "ksplit");
-            std::vector<uint32_t> got = fetch(y[0], (size_t)(m * out));
+            std::vector<uint32_t> got = fetch<uint32_t>(y[0], (size_t)(m * out));
             if (first.empty())
                 first = got;
             report("ksplit", t, in, out, m, width, different(got, first));
@@ -272,95 +211,22 @@ static void check_shape(const type_row &t, int64_t in, int64_t out)
             report("ksplit-band", t, in, out, m, width, !(worst <= 1e-6 * top));
         }
     }
-    for (int i = 0; i < 3; i++) {
-        pv->device->release(dw[i]);
-        pv->device->release(y[i]);
-        if (sp[i])
-            pv->device->release(sp[i]);
-    }
-    pv->device->release(parts);
-    pv->device->release(ds);
-    drop(a);
 }
 
-static double time_graph(kg_provider const *p, CUstream_st *stream, int launches,
-                         int (*launch)(void *, int), void *context)
-{
-    CUgraphExec_st *graph;
-    CUevent_st *from, *to;
-    must(launch(context, 0), "launch");
-    must(p->device->sync(stream), "sync");
-    must(p->device->graph_begin(stream), "graph");
-    for (int i = 0; i < launches; i++)
-        must(launch(context, i), "launch");
-    must(p->device->graph_end(stream, &graph), "graph");
-    must(p->device->event_create(&from), "event");
-    must(p->device->event_create(&to), "event");
-    std::vector<double> us;
-    for (int i = 0; i < 17; i++) {
-        double t;
-        must(p->device->event_record(from, stream), "record");
-        must(p->device->graph_launch(graph, stream), "graph launch");
-        must(p->device->event_record(to, stream), "record");
-        must(p->device->sync(stream), "sync");
-        must(p->device->event_elapsed_us(from, to, &t), "elapsed");
-        if (i >= 2)
-            us.push_back(t / launches);
-    }
-    std::sort(us.begin(), us.end());
-    p->device->graph_destroy(graph);
-    p->device->event_destroy(from);
-    p->device->event_destroy(to);
-    return us[us.size() / 2];
-}
-
-struct copy_context {
-    void *from, *to;
-    size_t bytes;
-    CUstream_st *stream;
-};
-
-static int launch_copy(void *context, int)
-{
-    copy_context *c = (copy_context *)context;
-    return pv->ceiling->copy(c->to, c->from, c->bytes, c->stream);
-}
-
-struct product_context {
-    int type, layout, width, kind;
-    kg_mmvq_tensor tensor[2];
-    activations a;
-    int64_t in, m;
-    CUstream_st *stream;
-    bool stage_b;
-};
-
-static int launch_one(void *context, int i)
-{
-    product_context *c = (product_context *)context;
-    if (c->stage_b)
-        return pv->matvec->stage_b(c->type, c->tensor[i % 2].w, c->a.q, c->a.d, c->a.s,
-                                   c->tensor[0].y, c->in, c->tensor[0].out, c->m,
-                                   c->stream);
-    return pv->mmvq->product(c->type, c->layout, c->kind, &c->tensor[i % 2], 1, c->a.q,
-                             c->a.d, c->a.s, c->in, c->m, c->width, c->stream);
-}
-
-static void speed(const type_row &t, int64_t in, int64_t out, double copy_rate,
-                  CUstream_st *stream)
+static void speed(const type_row &t, int64_t in, int64_t out, double copy_rate)
 {
     const bool fp8 = t.type == KG_TYPE_F8_E4M3;
     std::vector<uint8_t> w((size_t)(in / t.block * t.bytes * out));
     fill_large(t, w);
-    void *file[2] = {device(w.size(), w.data()), device(w.size(), w.data())};
-    void *split[2] = {};
+    const memory file[2] = {memory(w), memory(w)};
+    std::vector<memory> split;
     if (t.split)
         for (int i = 0; i < 2; i++) {
-            split[i] = device(w.size());
+            split.emplace_back(w.size());
             must(pv->mmvq->split(t.type, file[i], split[i], in, out, nullptr), "split");
         }
-    activations a = make_activations(in, 16);
-    float *y = (float *)device((size_t)(16 * out) * 4);
+    const activations a(in, 16);
+    const memory y((size_t)(16 * out) * 4);
     const std::vector<uint32_t> want =
         reference(t, w, file[0], a, in, out, 16, 0, nullptr, y);
     for (int layout = 0; layout <= (t.split ? 1 : 0); layout++) {
@@ -368,16 +234,19 @@ static void speed(const type_row &t, int64_t in, int64_t out, double copy_rate,
         for (int m : {1, 2, 4, 8, 16}) {
             if (m == 16 && t.type != KG_TYPE_Q6_K)
                 continue;
-            product_context c = {t.type, layout, m, 0, {}, a, in, m, stream, false};
+            kg_mmvq_tensor x[2];
             for (int i = 0; i < 2; i++)
-                c.tensor[i] = {layout ? split[i] : file[i], y, out, 1.0f, nullptr};
+                x[i] = {layout ? split[i] : file[i], y, out, 1.0f, nullptr};
+            const auto launch = [&](int i) {
+                return pv->mmvq->product(t.type, layout, 0, &x[i % 2], 1, a.q, a.d, a.s,
+                                         in, m, m, stream);
+            };
             must(pv->device->fill(y, 0xff, (size_t)(16 * out) * 4), "fill");
-            must(launch_one(&c, 0), "product");
-            must(pv->device->sync(stream), "sync");
-            std::vector<uint32_t> got = fetch(y, (size_t)(m * out));
+            must(launch(0), "product");
+            std::vector<uint32_t> got = fetch<uint32_t>(y, (size_t)(m * out));
             const int64_t bad = different(
                 got, std::vector<uint32_t>(want.begin(), want.begin() + m * out));
-            const double us = time_graph(pv, stream, 8, launch_one, &c);
+            const double us = time_us(8, launch).median;
             const double bytes =
                 (double)w.size() + (double)m * (double)(in + in / 32 * 4 + out * 4);
             if (m == 1)
@@ -390,20 +259,14 @@ static void speed(const type_row &t, int64_t in, int64_t out, double copy_rate,
         }
     }
     if (!fp8) {
-        product_context c = {t.type, 0, 1, 0, {}, a, in, 1, stream, true};
-        for (int i = 0; i < 2; i++)
-            c.tensor[i] = {file[i], y, out, 1.0f, nullptr};
-        const double us = time_graph(pv, stream, 4, launch_one, &c);
+        const auto launch = [&](int i) {
+            return pv->matvec->stage_b(t.type, file[i % 2], a.q, a.d, a.s, y, in, out, 1,
+                                       stream);
+        };
+        const double us = time_us(4, launch).median;
         printf("%-7s stage_b m 1 %8.2f us  %5.1f %% of copy\n", t.name, us,
                (double)w.size() / us * 1e-3 / copy_rate * 100);
     }
-    for (int i = 0; i < 2; i++) {
-        pv->device->release(file[i]);
-        if (split[i])
-            pv->device->release(split[i]);
-    }
-    pv->device->release(y);
-    drop(a);
 }
 
 int main(int argc, char **argv)
@@ -413,34 +276,26 @@ int main(int argc, char **argv)
                 argv[0]);
         return 2;
     }
-    void *so = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    pv = so ? (const kg_provider *)dlsym(so, KG_PROVIDER_SYMBOL) : nullptr;
-    if (!pv || !pv->mmvq) {
-        fprintf(stderr, "%s: %s\n", argv[1], so ? "no mmvq kernels" : dlerror());
+    if (!load(argv[1], "no mmvq kernels", [] { return pv->mmvq != nullptr; }))
         return 2;
-    }
-    kg_open_options options = {};
-    options.size = sizeof options;
-    must(pv->device->open(&options), "open");
+    open_device();
     const char *only = argc > 3 && strcmp(argv[3], "all") != 0 ? argv[3] : nullptr;
     const bool timed = strcmp(argv[2], "speed") == 0;
     double copy_rate = 0;
-    CUstream_st *stream = nullptr;
     if (timed) {
         must(pv->device->stream_create(&stream), "stream");
-        copy_context c = {device(512 << 20), device(512 << 20), 512 << 20, stream};
-        const double us = time_graph(pv, stream, 4, launch_copy, &c);
-        copy_rate = 2.0 * (double)c.bytes / us * 1e-3;
+        const size_t bytes = 512 << 20;
+        const memory from(bytes), to(bytes);
+        const auto copy = [&](int) { return pv->ceiling->copy(to, from, bytes, stream); };
+        copy_rate = 2.0 * (double)bytes / time_us(4, copy).median * 1e-3;
         printf("copy %.1f GB/s\n", copy_rate);
-        pv->device->release(c.from);
-        pv->device->release(c.to);
     }
     for (const type_row &t : types) {
         if (only && strcmp(only, t.name) != 0)
             continue;
         if (timed) {
             speed(t, argc > 5 ? atoll(argv[4]) : 8192, argc > 5 ? atoll(argv[5]) : 28672,
-                  copy_rate, stream);
+                  copy_rate);
             continue;
         }
         const int64_t b = t.block;
