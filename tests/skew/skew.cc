@@ -308,6 +308,13 @@ int f16(const void *mirror, const void *h, float *y, int64_t in, int64_t out, in
         .wrote(y, m * out);
 }
 
+int f16_blocks(int type, const void *w, const void *h, float *y, int64_t in, int64_t out,
+               int64_t m, stream_t stream)
+{
+    return launch(inner->gemm->f16_blocks(type, w, h, y, in, out, m, stream), stream)
+        .wrote(y, m * out);
+}
+
 int w4a4(int layout, const void *w, const uint8_t *w_scales, const uint8_t *codes,
          const uint8_t *scales, const float *token_scale, float *y, int64_t in,
          int64_t out, int64_t m, int form, int workers, void *workspace,
@@ -580,6 +587,7 @@ struct kg_provider wrap()
     ENTRY(mmvq, stage_b_split, stage_b_split);
     ENTRY(gemm, int8, int8);
     ENTRY(gemm, f16, f16);
+    ENTRY(gemm, f16_blocks, f16_blocks);
     ENTRY(gemm, w4a4, w4a4);
     ENTRY(gemm, nvfp4_residual, nvfp4_residual);
     ENTRY(gemm, int8_clc, int8_clc);
