@@ -8,12 +8,13 @@
 #define KGATE_KERNELS_ATTENTION_SM90_ROWS_H
 
 #include "kernels/attention/rows.h"
+#include "kernels/device/f16x2.h"
 #include "kernels/device/sm90.h"
 
 template <bool F16>
 static __device__ __forceinline__ uint32_t pack(float lo, float hi)
 {
-    return F16 ? kg_pack_half2_fast(lo, hi) : kg_pack_bf162_fast(lo, hi);
+    return F16 ? kg_round_half2(lo, hi) : kg_pack_bf162_fast(lo, hi);
 }
 
 /* State of the two rows. */

@@ -200,13 +200,8 @@ static __device__ __forceinline__ float kg_reciprocal_approx(float x)
     return y;
 }
 
-/* Two numbers rounded to nearest even, lo in bits 0..15: one instruction. */
-static __device__ __forceinline__ uint32_t kg_pack_half2_fast(float lo, float hi)
-{
-    uint32_t d;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
-    return d;
-}
+/* Two numbers rounded to nearest even, lo in bits 0..15: one instruction. That for halves is
+   kg_round_half2 of f16x2.h. */
 static __device__ __forceinline__ uint32_t kg_pack_bf162_fast(float lo, float hi)
 {
     uint32_t d;

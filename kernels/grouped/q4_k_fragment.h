@@ -16,6 +16,7 @@
 #ifndef KGATE_KERNELS_GROUPED_Q4_K_FRAGMENT_H
 #define KGATE_KERNELS_GROUPED_Q4_K_FRAGMENT_H
 
+#include "kernels/device/f16x2.h"
 #include "kernels/device/sm90.h"
 #include "kernels/matvec/formats.h"
 
@@ -63,7 +64,7 @@ static __device__ __forceinline__ void q4_k_decode(const uint8_t *rows,
 static __device__ __forceinline__ uint32_t q4_k_pair(uint32_t codes, float a, float b)
 {
     const float2 c = q4_k_halves_f32(codes);
-    return kg_pack_half2_fast(fmaf(a, c.x, b), fmaf(a, c.y, b));
+    return kg_round_half2(fmaf(a, c.x, b), fmaf(a, c.y, b));
 }
 
 /* Registers of the four k16 of step `step`; `rows` and `scales` are the warp's. */

@@ -86,10 +86,7 @@ struct direct_split_q6_k {
             const int s = g ? sum >> 16 : (int)(int16_t)sum;
             dot[g] = (low >> low_bit) + 16 * (high >> high_bit) - 32 * s;
         }
-        const float d = load_half(FIELD(3));
-        const int pair = kg_load_u16(FIELD(2) + 2 * part);
-        a[0] = d * (float)(int)(int8_t)pair;
-        a[1] = d * (float)(int)(int8_t)(pair >> 8);
+        q6_k_scales(load_half(FIELD(3)), FIELD(2) + 2 * part, a);
     }
 };
 

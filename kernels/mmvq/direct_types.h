@@ -174,6 +174,15 @@ struct direct_q5_k {
     }
 };
 
+/* The signed bytes at `pair` times d. */
+static __device__ __forceinline__ void q6_k_scales(float d, const uint8_t *pair,
+                                                   float a[2])
+{
+    const int both = kg_load_u16(pair);
+    a[0] = d * (float)(int)(int8_t)both;
+    a[1] = d * (float)(int)(int8_t)(both >> 8);
+}
+
 struct direct_q6_k {
     DIRECT(fmt_q6_k, ORDER_PLAIN, 2);
     NO_TABLE
@@ -189,10 +198,7 @@ struct direct_q6_k {
             c[i] = (c[i] & 0x0f0f0f0fu) | (h[i] & 0x30303030u);
         dot[0] = dot4(c, x, -32 * (int)(int16_t)sum);
         dot[1] = dot4(c + 4, x + 4, -32 * (sum >> 16));
-        const float d = load_half(p + 208);
-        const int pair = kg_load_u16(p + 192 + 2 * part);
-        a[0] = d * (float)(int)(int8_t)pair;
-        a[1] = d * (float)(int)(int8_t)(pair >> 8);
+        q6_k_scales(load_half(p + 208), p + 192 + 2 * part, a);
     }
 };
 

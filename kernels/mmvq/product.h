@@ -112,6 +112,16 @@ static constexpr __host__ __device__ bool plane_shifts(int i)
     return false;
 }
 
+/* Whether each row and plane is a multiple of 16 bytes. */
+template <class R>
+static bool in_whole_pieces(const struct product_args &p)
+{
+    for (int i = 0; i < R::PLANES; i++)
+        if (p.in / KG_UNIT * R::plane_bytes(i) / 32 % 16 != 0)
+            return false;
+    return true;
+}
+
 /* A tile of one tensor with a group of rows of q, and the stages of it that are done. */
 template <class R>
 struct job {

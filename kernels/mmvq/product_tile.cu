@@ -33,21 +33,11 @@ static int launch_tile(const struct product_args &p, int most_warps,
                                 (tile_kernel<R, WIDE, GROUPS, STAGES, EVEN>), p);
 }
 
-/* Whether each row and plane starts at a multiple of 16 bytes. */
-template <class R>
-static bool is_even(const struct product_args &p)
-{
-    for (int i = 0; i < R::PLANES; i++)
-        if (p.in / KG_UNIT * R::plane_bytes(i) / 32 % 16 != 0)
-            return false;
-    return true;
-}
-
 template <class R, bool WIDE, int GROUPS, int STAGES, int WARPS>
 static int run_tile(const struct product_args &p, struct CUstream_st *stream)
 {
     if constexpr (!WIDE)
-        if (is_even<R>(p))
+        if (in_whole_pieces<R>(p))
             return launch_tile<R, WIDE, GROUPS, STAGES, true>(p, WARPS, stream);
     return launch_tile<R, WIDE, GROUPS, STAGES, false>(p, WARPS, stream);
 }

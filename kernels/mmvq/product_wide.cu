@@ -12,16 +12,6 @@
 #define WIDE_SHARED (227 * 1024 - 256)
 #define WIDE_BLOCKS 132
 
-/* Whether each row and plane is a multiple of 16 bytes. */
-template <class R>
-static bool copies_whole(const struct product_args &p)
-{
-    for (int i = 0; i < R::PLANES; i++)
-        if (p.in / KG_UNIT * R::plane_bytes(i) / 32 % 16 != 0)
-            return false;
-    return true;
-}
-
 template <class R, int S>
 static int run_wide(const struct product_args &p, int n_tensors,
                     struct CUstream_st *stream)
@@ -32,7 +22,7 @@ static int run_wide(const struct product_args &p, int n_tensors,
                       L::bytes(R::PLANES - 1) % 16 == 0 && L::stride(0) <= 2048,
                   "boxes of a tensor map");
     const int64_t groups = (p.m + p.width - 1) / p.width;
-    if (!copies_whole<R>(p) || p.in > 32768 || groups > 65535)
+    if (!in_whole_pieces<R>(p) || p.in > 32768 || groups > 65535)
         return KG_E_UNSUPPORTED;
     const int front = wide_front<W, S>(p.k);
     const int room = (WIDE_SHARED - front - 16) / L::total;
