@@ -34,14 +34,10 @@ static __device__ __forceinline__ uint32_t kg_hmul2(uint32_t a, uint32_t b)
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     return d;
 #else
-    /* a product of two 11-bit significands is exact in f32 */
-    uint32_t d = 0;
-    for (int i = 0; i < 2; i++) {
-        const float x = kg_half_to_f32(kg_half_from_bits((uint16_t)(a >> 16 * i))),
-                    y = kg_half_to_f32(kg_half_from_bits((uint16_t)(b >> 16 * i)));
-        d |= (uint32_t)kg_f32_to_half(x * y).bits << 16 * i;
-    }
-    return d;
+    return kg_pack_half2(
+        kg_hmul(kg_half_from_bits((uint16_t)a), kg_half_from_bits((uint16_t)b)),
+        kg_hmul(kg_half_from_bits((uint16_t)(a >> 16)),
+                kg_half_from_bits((uint16_t)(b >> 16))));
 #endif
 }
 

@@ -41,11 +41,6 @@ static __device__ __forceinline__ uint32_t kg_load_u32_a1(const void *p)
     return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-static __device__ __forceinline__ float kg_load_f32_a1(const void *p)
-{
-    return __uint_as_float(kg_load_u32_a1(p));
-}
-
 static __device__ __forceinline__ uint2 kg_load_uint2(const void *p)
 {
     return *(const uint2 *)p;

@@ -32,12 +32,6 @@ struct kg_half {
 struct kg_bf16 {
     uint16_t bits;
 };
-struct alignas(4) kg_half2 {
-    struct kg_half x, y;
-};
-struct alignas(4) kg_bf162 {
-    struct kg_bf16 x, y;
-};
 
 static __device__ __forceinline__ float kg_half_to_f32(struct kg_half h)
 {
@@ -136,12 +130,6 @@ static __device__ __forceinline__ struct kg_half kg_hadd(struct kg_half a,
     return kg_f32_to_half(kg_half_to_f32(a) + kg_half_to_f32(b));
 }
 
-static __device__ __forceinline__ struct kg_half kg_hsub(struct kg_half a,
-                                                         struct kg_half b)
-{
-    return kg_f32_to_half(kg_half_to_f32(a) - kg_half_to_f32(b));
-}
-
 static __device__ __forceinline__ struct kg_half kg_hmul(struct kg_half a,
                                                          struct kg_half b)
 {
@@ -162,32 +150,6 @@ kg_hfma(struct kg_half a, struct kg_half b, struct kg_half c)
     if ((error > 0.0f || error < 0.0f) && (bits & 1u) == 0u)
         bits += (error > 0.0f) == (sum > 0.0f) ? 1u : 0xffffffffu;
     return kg_f32_to_half(__uint_as_float(bits));
-}
-
-static __device__ __forceinline__ struct kg_half2 kg_hadd2(struct kg_half2 a,
-                                                           struct kg_half2 b)
-{
-    struct kg_half2 r = {kg_hadd(a.x, b.x), kg_hadd(a.y, b.y)};
-    return r;
-}
-
-static __device__ __forceinline__ struct kg_half2 kg_hmul2(struct kg_half2 a,
-                                                           struct kg_half2 b)
-{
-    struct kg_half2 r = {kg_hmul(a.x, b.x), kg_hmul(a.y, b.y)};
-    return r;
-}
-
-static __device__ __forceinline__ struct kg_half2
-kg_hfma2(struct kg_half2 a, struct kg_half2 b, struct kg_half2 c)
-{
-    struct kg_half2 r = {kg_hfma(a.x, b.x, c.x), kg_hfma(a.y, b.y, c.y)};
-    return r;
-}
-
-static __device__ __forceinline__ float2 kg_half2_to_f32(struct kg_half2 h)
-{
-    return make_float2(kg_half_to_f32(h.x), kg_half_to_f32(h.y));
 }
 
 static __device__ __forceinline__ float kg_e4m3_to_f32(uint8_t code)

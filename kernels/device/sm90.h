@@ -130,11 +130,6 @@ static __device__ __forceinline__ void kg_bulk_load(void *shared, const void *gl
                  : "memory");
 }
 
-static __device__ __forceinline__ void kg_tma_prefetch(const CUtensorMap *map)
-{
-    asm volatile("prefetch.tensormap [%0];" ::"l"((uint64_t)map) : "memory");
-}
-
 /* The box at (x, y, ..) of a tensor map, x the fastest coordinate. The map is a
    __grid_constant__ parameter of the kernel. */
 static __device__ __forceinline__ void
