@@ -64,6 +64,16 @@ static __device__ __forceinline__ uint32_t kg_opaque(uint32_t v)
     return v;
 }
 
+/* The value itself, computed as it is written: what is added to it later is not moved into the
+   expression it came from. Equal ones are computed once. */
+static __device__ __forceinline__ int kg_settled(int v)
+{
+#if defined(__CUDA_ARCH__)
+    asm("" : "+r"(v));
+#endif
+    return v;
+}
+
 template <typename T>
 static __device__ __forceinline__ T *kg_opaque(T *p)
 {

@@ -180,10 +180,9 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
     int at[W::PLANES], off[2][W::PLANES];
 #pragma unroll
     for (int i = 0; i < W::PLANES; i++) {
-        at[i] = j / L::thousands * L::box + L::at(i) + g * L::stride(i) +
-                j % L::thousands * W::plane_bytes(i);
-        off[0][i] = 0;
-        off[1][i] = 8 * L::stride(i);
+        at[i] = L::at(i) + g * L::stride(i);
+        off[0][i] = j / L::thousands * L::box + j % L::thousands * W::plane_bytes(i);
+        off[1][i] = off[0][i] + 8 * L::stride(i);
     }
 #pragma unroll
     for (int h = 0; h < 2; h++) {

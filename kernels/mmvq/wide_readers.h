@@ -43,7 +43,8 @@ static __device__ __forceinline__ uint32_t bits_any(const uint8_t *smem, int at,
                                                     int bit)
 {
     const int from = 8 * (at + (off & 3)) + bit;
-    const uint32_t *w = (const uint32_t *)(smem + (from >> 5) * 4 + (off & ~3));
+    const uint32_t *w =
+        (const uint32_t *)(smem + kg_settled((from >> 5) * 4) + (off & ~3));
     return __funnelshift_r(w[0], w[1], (unsigned)from);
 }
 
