@@ -128,30 +128,35 @@ static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
 
 /* ---- arithmetic ---- */
 
-/* The dot of unit u as f32, exact: of c, with e if it is to be taken off. */
+/* The dot of unit u as f32, exact. */
 template <class W>
-static __device__ __forceinline__ float wide_dot(int c, int e, float addend, int u)
+static __device__ __forceinline__ float wide_dot(int dot, float addend, int u)
 {
-    const float v = __int_as_float(c);
-    if (W::MINUS)
-        return v - __int_as_float(e);
+    const float v = __int_as_float(dot);
     if (W::SCALED)
         return fmaf(v, 1.0f / (float)(1 << u), addend);
     return v + ((int)W::OFFSET != 0 ? addend : -DOT_ZERO_F);
 }
 
-/* Dots of group k of a unit of rows g and g + 8. */
+/* Dots of group k of a unit of rows g and g + 8, with the unit's fragments. */
 template <class W>
-static __device__ __forceinline__ void wide_mma(int dot[4], const uint32_t c0[2],
-                                                const uint32_t c1[2], const uint32_t b[2],
-                                                int k, const int from[4])
+static __device__ __forceinline__ void
+wide_mma(int dot[4], const uint32_t c[2][4][2], const uint32_t e[2][4][2], int u,
+         const uint32_t b[4], int k, const int from[4])
 {
-    if ((int)W::F::GROUP == 16) {
-        const uint32_t a[2] = {c0[k], c1[k]};
+    if (W::TWICE) {
+        const uint32_t a[4] = {c[0][u][k], c[1][u][k], e[0][u][k], e[1][u][k]};
+        kg_mma_s8_16832_add(dot, a, b + 2 * k, from);
+    } else if ((int)W::F::GROUP == 16) {
+        const uint32_t a[2] = {c[0][u][k], c[1][u][k]};
         kg_mma_s8_16816_add(dot, a, b + k, from);
     } else {
-        const uint32_t a[4] = {c0[0], c1[0], c0[1], c1[1]};
+        const uint32_t a[4] = {c[0][u][0], c[1][u][0], c[0][u][1], c[1][u][1]};
         kg_mma_s8_16832_add(dot, a, b, from);
+        if (W::EXTRA) {
+            const uint32_t extra[4] = {e[0][u][0], e[1][u][0], e[0][u][1], e[1][u][1]};
+            kg_mma_s8_16832_add(dot, extra, b, dot);
+        }
     }
 }
 
@@ -212,8 +217,8 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
             W::codes(slot, at, off[h], w, t, tables, c[h], e[h]);
 #pragma unroll
     for (int n = 0; n < 2; n++) {
-        const struct tile_quad b =
-            load_quad(x.codes + X::CODE_BYTES * (pair + n) + 16 * lane);
+        uint32_t b[2][4];
+        wide_fragments<W>(x.codes + X::CODE_BYTES * (pair + n), b);
         const float4 d4 = kg_load_float4(x.d + 16 * (pair + n) + 4 * t);
         const float d[2][2] = {
             {d4.x, d4.y},
@@ -239,20 +244,15 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
 #pragma unroll
         for (int v = 0; v < 2; v++) {
             const int u = 2 * n + v;
-            const uint32_t bs[2] = {(uint32_t)b.v[2 * v], (uint32_t)b.v[2 * v + 1]};
             float *const sum = acc + 4 * u;
 #pragma unroll
             for (int k = 0; k < X::KINDS; k++) {
-                int dot[4], extra[4] = {};
-                wide_mma<W>(dot, c[0][u], c[1][u], bs, k, zero.v);
-                if (W::MINUS)
-                    wide_mma<W>(extra, e[0][u], e[1][u], bs, k, zero.v);
-                else if (W::EXTRA)
-                    wide_mma<W>(dot, e[0][u], e[1][u], bs, k, dot);
+                int dot[4];
+                wide_mma<W>(dot, c, e, u, b[v], k, zero.v);
                 for (int i = 0; i < 4; i++)
                     sum[i] = fmaf(factor[i / 2][k][u],
-                                  d[v][i % 2] * wide_dot<W>(dot[i], extra[i],
-                                                            addend[k][2 * v + i % 2], u),
+                                  d[v][i % 2] *
+                                      wide_dot<W>(dot[i], addend[k][2 * v + i % 2], u),
                                   sum[i]);
             }
             if (F::MINIMUM)

@@ -2,7 +2,8 @@
  * What the wide product (wide.h) reads otherwise than readers.h: a W for each R, which is R where
  * nothing else is said. More than R it has
  *
- *   MINUS    the second set of codes, e, is to be taken off the first
+ *   TWICE    both sets of codes of a group of 16 go through one instruction, c in the first
+ *            half of its k and e in the second, with the same activations in both
  *   SCALED   codes of unit u of four are 2^u times what they should be, and so are their dots
  */
 #ifndef KGATE_KERNELS_MMVQ_WIDE_READERS_H
@@ -12,21 +13,16 @@
 
 template <class R>
 struct wide_reader : R {
-    enum { MINUS = 0, SCALED = 0 };
+    enum { TWICE = 0, SCALED = 0 };
 };
 
-/* E2M1: c has the positive weights, e what the negative ones are without their sign. Entries have no
-   top bit, so that the other set has 0 there; both sets have one table. */
+/* E2M1 without an offset: code = c + e. c is what the other set leaves of a positive code, and 0
+   where the nibble is 8 or more; e is a negative one, and where the nibble is less, -1, or 0
+   for the nibble 0. */
 template <class R>
 struct wide_e2m1 : R {
-    enum { MINUS = 1, SCALED = 0, OFFSET = 0 };
-    static __device__ __forceinline__ struct code_tables tables(void)
-    {
-        struct code_tables t = make_tables(0x03020100u, 0x0c080604u, 0, 0);
-        t.high[0] = t.low[0];
-        t.high[1] = t.low[1];
-        return t;
-    }
+    enum { TWICE = (int)R::F::GROUP == 16, SCALED = 0, OFFSET = 0 };
+    TABLES(0x04030200u, 0x0d090705u, 0xfdfeff00u, 0xf4f8fafcu)
 };
 template <>
 struct wide_reader<read_mxfp4> : wide_e2m1<read_mxfp4> {
@@ -52,7 +48,7 @@ static __device__ __forceinline__ uint32_t bits_any(const uint8_t *smem, int at,
    word's place asks for anyway; so the other two go to u and u + 1. */
 template <>
 struct wide_reader<read_q3_k> : read_q3_k {
-    enum { MINUS = 0, SCALED = 1 };
+    enum { TWICE = 0, SCALED = 1 };
     CODES
     {
         (void)tables;

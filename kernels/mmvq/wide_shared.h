@@ -53,7 +53,8 @@ struct wide_slot {
     static constexpr int total = boxes * box;
 };
 
-/* Of the shared q, for each pair of units 2p, 2p + 1: codes by lane, then d, s and addends, by
+/* Of the shared q, for each pair of units 2p, 2p + 1: codes by lane (where they are read TWICE, a
+   matrix of 8 x 16 bytes for each group), then d, s and addends, by
    column as lanes want them. An addend takes the bits of DOT_ZERO off a dot, and what the
    offset of all codes is in it. */
 template <class R>
@@ -140,7 +141,12 @@ static __device__ __forceinline__ void wide_take_q(int pair,
         load_x<R::MAP>(raw_chunk(codes, n, 2 * i), raw_chunk(codes, n, 2 * i + 1), t,
                        b[i]);
     __syncwarp();
-    *(uint4 *)(codes + 16 * lane) = make_uint4(b[0][0], b[0][1], b[1][0], b[1][1]);
+    if (R::TWICE) {
+        for (int i = 0; i < 4; i++)
+            *(uint32_t *)(codes + 128 * i + 4 * lane) = b[i / 2][i % 2];
+    } else {
+        *(uint4 *)(codes + 16 * lane) = make_uint4(b[0][0], b[0][1], b[1][0], b[1][1]);
+    }
     if (X::ADDEND) {
         const int to = 4 * (n / 2) + n % 2 + 2 * (t % 2);
         const int kind = t / 2, u = R::SCALED ? 2 * (pair % 2) + t % 2 : 0;
@@ -152,6 +158,25 @@ static __device__ __forceinline__ void wide_take_q(int pair,
         if (kind < X::KINDS)
             x.addend[16 * (X::KINDS * pair + kind) + to] =
                 (float)((t % 2 ? other : one) - DOT_ZERO) - dot_zero(u);
+    }
+}
+
+/* Fragments of both units of a pair, two words each; where they are read TWICE, of both groups of
+   each unit, each word twice. */
+template <class R>
+static __device__ __forceinline__ void wide_fragments(const uint8_t *codes,
+                                                      uint32_t b[2][4])
+{
+    const int lane = threadIdx.x % 32;
+    if (R::TWICE) {
+        for (int i = 0; i < 2; i++)
+            kg_ldmatrix_x4(b[i], codes + 256 * i + 128 * (lane / 16) + 16 * (lane % 8));
+    } else {
+        const uint4 v = kg_load_uint4(codes + 16 * lane);
+        b[0][0] = v.x;
+        b[0][1] = v.y;
+        b[1][0] = v.z;
+        b[1][1] = v.w;
     }
 }
 
