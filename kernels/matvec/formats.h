@@ -6,6 +6,7 @@
  *            are no wider than that, so none leaves the block
  *   GROUP    weights under one scale, of those in a unit: 16 or 32 (unit.h)
  *   MINIMUM  whether the scale comes with a minimum
+ *   JOINT    whether scales are integers times one f32 by which both groups' dots are joined
  *   unpack   unit `part` (0 .. BLOCK/32 - 1) of the block at p
  *
  * A block's fields are named by byte offset; all are little-endian.
@@ -18,14 +19,15 @@
 #include "kernels/matvec/unit.h"
 #include "kgate/types.h"
 
-#define FORMAT_TRAITS(type, block, bytes, align, group, minimum)                         \
+#define FORMAT_TRAITS(type, block, bytes, align, group, minimum, joint)                  \
     enum {                                                                               \
         TYPE = type,                                                                     \
         BLOCK = block,                                                                   \
         BYTES = bytes,                                                                   \
         ALIGN = align,                                                                   \
         GROUP = group,                                                                   \
-        MINIMUM = minimum                                                                \
+        MINIMUM = minimum,                                                               \
+        JOINT = joint                                                                    \
     };                                                                                   \
     static_assert(block % KG_UNIT == 0 && bytes % align == 0, "block layout")
 
@@ -64,7 +66,7 @@ static __device__ inline void split_nibbles(const uint32_t v[4], uint32_t c[8])
 
 /* d 0, qs 2 */
 struct fmt_q4_0 {
-    FORMAT_TRAITS(KG_TYPE_Q4_0, 32, 18, 2, 32, 0);
+    FORMAT_TRAITS(KG_TYPE_Q4_0, 32, 18, 2, 32, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int, struct unit32 *u)
     {
         uint32_t v[4];
@@ -78,7 +80,7 @@ struct fmt_q4_0 {
 
 /* d 0, m 2, qs 4 */
 struct fmt_q4_1 {
-    FORMAT_TRAITS(KG_TYPE_Q4_1, 32, 20, 4, 32, 1);
+    FORMAT_TRAITS(KG_TYPE_Q4_1, 32, 20, 4, 32, 1, 0);
     static __device__ inline void unpack(const uint8_t *p, int, struct unit32 *u)
     {
         uint32_t v[4];
@@ -91,7 +93,7 @@ struct fmt_q4_1 {
 
 /* d 0, qh 2, qs 6 */
 struct fmt_q5_0 {
-    FORMAT_TRAITS(KG_TYPE_Q5_0, 32, 22, 2, 32, 0);
+    FORMAT_TRAITS(KG_TYPE_Q5_0, 32, 22, 2, 32, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int, struct unit32 *u)
     {
         uint32_t v[4], qh = kg_load_u32_a2(p + 2);
@@ -105,7 +107,7 @@ struct fmt_q5_0 {
 
 /* d 0, m 2, qh 4, qs 8 */
 struct fmt_q5_1 {
-    FORMAT_TRAITS(KG_TYPE_Q5_1, 32, 24, 4, 32, 1);
+    FORMAT_TRAITS(KG_TYPE_Q5_1, 32, 24, 4, 32, 1, 0);
     static __device__ inline void unpack(const uint8_t *p, int, struct unit32 *u)
     {
         uint32_t v[4], qh = kg_load_u32(p + 4);
@@ -120,7 +122,7 @@ struct fmt_q5_1 {
 
 /* d 0, qs 2 */
 struct fmt_q8_0 {
-    FORMAT_TRAITS(KG_TYPE_Q8_0, 32, 34, 2, 32, 0);
+    FORMAT_TRAITS(KG_TYPE_Q8_0, 32, 34, 2, 32, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int, struct unit32 *u)
     {
         load16_a2(p + 2, u->c);
@@ -131,7 +133,7 @@ struct fmt_q8_0 {
 
 /* scales 0, qs 16, d 80, dmin 82. 128 weights to 32 bytes of two-bit codes. */
 struct fmt_q2_k {
-    FORMAT_TRAITS(KG_TYPE_Q2_K, 256, 84, 4, 16, 1);
+    FORMAT_TRAITS(KG_TYPE_Q2_K, 256, 84, 4, 16, 1, 0);
     static __device__ inline void unpack(const uint8_t *p, int part, struct unit32 *u)
     {
         const uint8_t *qs = p + 16 + 32 * (part >> 2);
@@ -150,7 +152,7 @@ struct fmt_q2_k {
 
 /* hmask 0, qs 32, scales 96, d 108. The third bit of unit i is bit i of hmask. */
 struct fmt_q3_k {
-    FORMAT_TRAITS(KG_TYPE_Q3_K, 256, 110, 2, 16, 0);
+    FORMAT_TRAITS(KG_TYPE_Q3_K, 256, 110, 2, 16, 0, 1);
     static __device__ inline void unpack(const uint8_t *p, int part, struct unit32 *u)
     {
         const uint8_t *qs = p + 32 + 32 * (part >> 2);
@@ -164,14 +166,17 @@ struct fmt_q3_k {
             u->c[i] = bytes_minus((u->c[i] >> 2 * (part & 3) & 0x03030303u) |
                                       (high[i] >> part & 0x01010101u) << 2,
                                   4);
-        for (int g = 0; g < 2; g++)
-            u->a[g] = d * (float)(q3_scale(p + 96, 2 * part + g) - 32);
+        u->d = d;
+        for (int g = 0; g < 2; g++) {
+            u->sc[g] = q3_scale(p + 96, 2 * part + g) - 32;
+            u->a[g] = d * (float)u->sc[g];
+        }
     }
 };
 
 /* d 0, dmin 2, scales 4, qs 16. Units 2i and 2i+1 share 32 bytes, low nibbles first. */
 struct fmt_q4_k {
-    FORMAT_TRAITS(KG_TYPE_Q4_K, 256, 144, 16, 32, 1);
+    FORMAT_TRAITS(KG_TYPE_Q4_K, 256, 144, 16, 32, 1, 0);
     static __device__ inline void unpack(const uint8_t *p, int part, struct unit32 *u)
     {
         const uint8_t *qs = p + 16 + 32 * (part >> 1);
@@ -188,7 +193,7 @@ struct fmt_q4_k {
 
 /* d 0, dmin 2, scales 4, qh 16, qs 48. The fifth bit of unit i is bit i of qh. */
 struct fmt_q5_k {
-    FORMAT_TRAITS(KG_TYPE_Q5_K, 256, 176, 16, 32, 1);
+    FORMAT_TRAITS(KG_TYPE_Q5_K, 256, 176, 16, 32, 1, 0);
     static __device__ inline void unpack(const uint8_t *p, int part, struct unit32 *u)
     {
         const uint8_t *qs = p + 48 + 32 * (part >> 1);
@@ -210,7 +215,7 @@ struct fmt_q5_k {
 /* ql 0, qh 128, scales 192, d 208. Of 128 weights, units 0 and 2 take the low and high
    nibbles of the first 32 bytes of ql, units 1 and 3 those of the second. */
 struct fmt_q6_k {
-    FORMAT_TRAITS(KG_TYPE_Q6_K, 256, 210, 2, 16, 0);
+    FORMAT_TRAITS(KG_TYPE_Q6_K, 256, 210, 2, 16, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int part, struct unit32 *u)
     {
         const int half = part >> 2, quarter = part & 3;
@@ -233,7 +238,7 @@ struct fmt_q6_k {
 
 /* d 0, qs 2 */
 struct fmt_iq4_nl {
-    FORMAT_TRAITS(KG_TYPE_IQ4_NL, 32, 18, 2, 32, 0);
+    FORMAT_TRAITS(KG_TYPE_IQ4_NL, 32, 18, 2, 32, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int, struct unit32 *u)
     {
         uint32_t v[4];
@@ -246,7 +251,7 @@ struct fmt_iq4_nl {
 
 /* d 0, scales_h 2, scales_l 4, qs 8 */
 struct fmt_iq4_xs {
-    FORMAT_TRAITS(KG_TYPE_IQ4_XS, 256, 136, 8, 32, 0);
+    FORMAT_TRAITS(KG_TYPE_IQ4_XS, 256, 136, 8, 32, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int part, struct unit32 *u)
     {
         int low = p[4 + (part >> 1)] >> 4 * (part & 1) & 15;
@@ -263,7 +268,7 @@ struct fmt_iq4_xs {
 /* d 0, qs 2, qh 66, signs 74, scales 106. Word i of a unit is one entry of the codebook,
    its index byte i of the unit's eight in qs with bit i of its qh on top. */
 struct fmt_iq3_s {
-    FORMAT_TRAITS(KG_TYPE_IQ3_S, 256, 110, 2, 32, 0);
+    FORMAT_TRAITS(KG_TYPE_IQ3_S, 256, 110, 2, 32, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int part, struct unit32 *u)
     {
         const int nibble = p[106 + (part >> 1)] >> 4 * (part & 1) & 15;
@@ -280,7 +285,7 @@ struct fmt_iq3_s {
 
 /* e 0, qs 1. Codes are twice the E2M1 value, the scale half of E8M0's. */
 struct fmt_mxfp4 {
-    FORMAT_TRAITS(KG_TYPE_MXFP4, 32, 17, 1, 32, 0);
+    FORMAT_TRAITS(KG_TYPE_MXFP4, 32, 17, 1, 32, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int, struct unit32 *u)
     {
         for (int i = 0; i < 4; i++)
@@ -292,7 +297,7 @@ struct fmt_mxfp4 {
 /* d 0 (four UE4M3 scales), qs 4. Each 16 weights have eight bytes, element j low and
    j + 8 high. Codes are twice the E2M1 value, scales half of UE4M3's. */
 struct fmt_nvfp4 {
-    FORMAT_TRAITS(KG_TYPE_NVFP4, 64, 36, 4, 16, 0);
+    FORMAT_TRAITS(KG_TYPE_NVFP4, 64, 36, 4, 16, 0, 0);
     static __device__ inline void unpack(const uint8_t *p, int part, struct unit32 *u)
     {
         for (int g = 0; g < 2; g++) {

@@ -32,6 +32,8 @@ struct unit32 {
     uint32_t c[8]; /* codes 4i .. 4i+3 in word i, element 4i in the low byte */
     float a[2];    /* scale of each half; of the whole in a[0] where GROUP is 32 */
     float b[2];    /* minimum likewise; not set where the type has none */
+    float d;   /* where the type's scales are joint, and there only: a[g] is d * sc[g], */
+    int sc[2]; /* rounded once */
 };
 
 /* Weight k of the unit. T is a format of formats.h. */
@@ -48,9 +50,14 @@ static __device__ inline float unit_value(const struct unit32 &u, int k)
  *   for each group g, in order:   acc = fma(a[g], d * dot_g, acc)
  *   then, if there is a minimum:  acc = fma(b[0], s, acc)
  *
+ * or, where the scales of both groups are integers sc[g] times one f32 (T::JOINT, Q3_K), as
+ * integers up to that one:
+ *
+ *   acc = fma(u.d, d * (sc[0] * dot_0 + sc[1] * dot_1), acc)
+ *
  * dot_g is the exact integer dot product of the group's codes (|dot_g| < 2^24, so its
- * conversion is exact). d * dot_g comes first because it stays in range whatever the
- * weight's scale: a E8M0 scale next to either end of the f32 range would overflow or
+ * conversion is exact, as is that of the joint dot, below 2^20). d * dot_g comes first
+ * because it stays in range whatever the weight's scale: a E8M0 scale next to either end of the f32 range would overflow or
  * underflow with the other factor alone. A minimum with GROUP 16 would need the sum of
  * each half, which q8_1 does not hold: no such type has a stage B. */
 template <class T>
@@ -61,6 +68,12 @@ static __device__ inline float unit_fold(float acc, const struct unit32 &u,
     int dot = 0;
     for (int i = 0; i < 4; i++)
         dot = __dp4a((int)u.c[i], (int)x[i], dot);
+    if (T::JOINT) {
+        int second = 0;
+        for (int i = 4; i < 8; i++)
+            second = __dp4a((int)u.c[i], (int)x[i], second);
+        return fmaf(u.d, d * (float)(u.sc[0] * dot + u.sc[1] * second), acc);
+    }
     if (T::GROUP == 16) {
         acc = fmaf(u.a[0], d * (float)dot, acc);
         dot = 0;

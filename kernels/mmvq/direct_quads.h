@@ -13,7 +13,8 @@
  * starts at the bits of 1.5 * 2^23, so that it is an f32 without conversion: two fused
  * multiplications and additions with powers of two are exact and give the integer dot. What
  * those starts and the sum of x take off is one number for each half of a unit of q, kept in
- * shared memory with q.
+ * shared memory with q. The halves' dots, times their scales, are joined before the block's
+ * factor (unit.h); that is an integer below 2^24, exact as an f32.
  */
 #ifndef KGATE_KERNELS_MMVQ_DIRECT_QUADS_H
 #define KGATE_KERNELS_MMVQ_DIRECT_QUADS_H
@@ -96,18 +97,18 @@ struct direct_quads {
                 acc[s][j] = 0.0f;
     }
 
-    /* Scales 8 half .. 8 half + 7 of the block at at + off: low nibbles first, then two bits. */
+    /* Scales 8 half .. 8 half + 7 of the block at at + off, without their factor: low nibbles
+       first, then two bits. */
     static __device__ __forceinline__ void scales(const uint8_t *smem, int at, int off,
-                                                  int half, float a[8])
+                                                  int half, float sc[8])
     {
         uint32_t v[3];
         words_any<3>(smem, at, off + 96, 4 * half, v);
-        const uint32_t sc[2] = {(v[0] & 0x0f0f0f0fu) | (v[2] << 4 & 0x30303030u),
-                                (v[1] & 0x0f0f0f0fu) | (v[2] << 2 & 0x30303030u)};
-        const float d = load_half(smem + at + off + 108);
+        const uint32_t all[2] = {(v[0] & 0x0f0f0f0fu) | (v[2] << 4 & 0x30303030u),
+                                 (v[1] & 0x0f0f0f0fu) | (v[2] << 2 & 0x30303030u)};
         for (int i = 0; i < 8; i++) {
-            const uint32_t bits = __byte_perm(sc[i / 4], 0x4b000000u, 0x7440u + i % 4);
-            a[i] = d * (__uint_as_float(bits) - 8388640.0f); /* 2^23 + 32 */
+            const uint32_t bits = __byte_perm(all[i / 4], 0x4b000000u, 0x7440u + i % 4);
+            sc[i] = __uint_as_float(bits) - 8388640.0f; /* 2^23 + 32 */
         }
     }
 
@@ -125,13 +126,14 @@ struct direct_quads {
             const int group = c * UNITS + k;
             if (WHOLE || 32 * group + 4 * t < units) {
                 uint32_t q[SETS][8], high[SETS][8];
-                float a[SETS][8];
+                float sc[SETS][8], factor[SETS];
 #pragma unroll
                 for (int s = 0; s < SETS; s++) {
                     const int off = k * (L::bytes(0) / UNITS);
                     words_any<8>(smem, at[s] + 32 * half, off + 32, 0, q[s]);
                     words_any<8>(smem, at[s], off, 4 * half, high[s]);
-                    scales(smem, at[s], off, half, a[s]);
+                    scales(smem, at[s], off, half, sc[s]);
+                    factor[s] = load_half(smem + at[s] + off + 108);
                 }
                 const float4 d4 = kg_load_float4(sd + 32 * group);
                 const float4 l0 = kg_load_float4(less[0] + 32 * group);
@@ -142,7 +144,8 @@ struct direct_quads {
                     {l1.x, l1.y, l1.z, l1.w}
                 };
 #pragma unroll
-                for (int j = 0; j < 4; j++)
+                for (int j = 0; j < 4; j++) {
+                    float joint[SETS] = {};
 #pragma unroll
                     for (int h = 0; h < 2; h++) {
                         uint32_t v[4];
@@ -151,9 +154,13 @@ struct direct_quads {
                         for (int s = 0; s < SETS; s++) {
                             const float dot =
                                 half_dot(q[s] + 4 * h, high[s] + 4 * h, v, j, off[h][j]);
-                            acc[s][j] = fmaf(a[s][2 * j + h], d[j] * dot, acc[s][j]);
+                            joint[s] = h == 0 ? sc[s][2 * j] * dot
+                                              : fmaf(sc[s][2 * j + 1], dot, joint[s]);
                         }
                     }
+                    for (int s = 0; s < SETS; s++)
+                        acc[s][j] = fmaf(factor[s], d[j] * joint[s], acc[s][j]);
+                }
             }
         }
     }

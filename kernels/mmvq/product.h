@@ -8,9 +8,10 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * and the butterfly is done at the end of a tile: over distances 16, 8, 4 across warps, 2 and
- * 1 across the units of a warp. dot_g is an integer, so it does not matter that mma.sync
- * computes it, nor in which order: the bits are those of unit_fold in stage_b.
+ * (Q3_K, whose scales are joint: as unit_fold does) and the butterfly is done at the end of a
+ * tile: over distances 16, 8, 4 across warps, 2 and 1 across the units of a warp. dot_g is an
+ * integer, so it does not matter that mma.sync computes it, nor in which order: the bits are
+ * those of unit_fold in stage_b.
  *
  * The matrix instruction has 16 rows of w and 8 columns. With WIDE the columns are rows of
  * q. A single row of q would leave seven columns idle and each thread with results that only
@@ -369,6 +370,18 @@ static __device__ __forceinline__ float dot_value(int dot)
                       : __int_as_float(dot) - DOT_ZERO_F;
 }
 
+/* unit_fold (kernels/matvec/unit.h) from the dots as f32. */
+template <class F>
+static __device__ __forceinline__ float fold_dots(float acc, const float a[2], float m,
+                                                  const float dot[2], float d, float s)
+{
+    if (F::JOINT) /* integers below 2^24 up to d: exact */
+        return fmaf(m, d * fmaf(a[1], dot[1], a[0] * dot[0]), acc);
+    for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
+        acc = fmaf(a[k], d * dot[k], acc);
+    return F::MINIMUM ? fmaf(m, s, acc) : acc;
+}
+
 /* Where rows g + 8k, k < TILE_ROWS / 8, of a stage begin in each plane: at[i] + off[i]. Where
    eight rows are a multiple of 16 bytes, `at` is that of row g, and `off` constant. Rows that
    do not exist may be read at a wrong phase. */
@@ -430,14 +443,12 @@ narrow_stage(const struct product_args &p, const struct job<R> &j, int chunk,
                 add_dots(dot, e[0][u], e[1][u], b[u]);
         }
         for (int h = 0; h < 2; h++) {
-            float a[2], m, v = acc[2 * group + h];
+            float a[2], m;
             R::scales(stage, at[h], off[h], w, t, a, &m);
-            for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
-                v = fmaf(a[k], d * dot_value<R>(dot[2 * h + k]), v);
-            if (F::MINIMUM)
-                v = fmaf(m, s, v);
+            const float dots[2] = {dot_value<R>(dot[2 * h]),
+                                   dot_value<R>(dot[2 * h + 1])};
             if (exists)
-                acc[2 * group + h] = v;
+                acc[2 * group + h] = fold_dots<F>(acc[2 * group + h], a, m, dots, d, s);
         }
     }
 }
@@ -472,11 +483,11 @@ wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
         }
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            float as[2][GROUPS], ms[2];
+            float as[2][2], ms[2];
             for (int h = 0; h < 2; h++) {
                 for (int k = 0; k < GROUPS; k++)
                     as[h][k] = __shfl_sync(KG_WARP_ALL, a[h][k], 4 * g + u);
-                if (F::MINIMUM)
+                if (F::MINIMUM || F::JOINT)
                     ms[h] = __shfl_sync(KG_WARP_ALL, m[h], 4 * g + u);
             }
 #pragma unroll
@@ -487,7 +498,7 @@ wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
                                   (8 * n + 2 * t) * D_STRIDE + 4 * w + u;
                 const float d[2] = {dp[0], dp[D_STRIDE]};
                 float *v = acc + ((group * 4 + u) * NT + n) * 4;
-                float sum[4] = {v[0], v[1], v[2], v[3]};
+                float dots[4][2];
                 for (int k = 0; k < GROUPS; k++) {
                     uint32_t x[2] = {b[n][u][0], b[n][u][1]};
                     int dot[4];
@@ -498,15 +509,12 @@ wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
                     if (R::EXTRA)
                         add_dots(dot, e[0][u], e[1][u], x);
                     for (int i = 0; i < 4; i++)
-                        sum[i] =
-                            fmaf(as[i / 2][k], d[i % 2] * dot_value<R>(dot[i]), sum[i]);
+                        dots[i][k] = dot_value<R>(dot[i]);
                 }
-                if (F::MINIMUM)
-                    for (int i = 0; i < 4; i++)
-                        sum[i] = fmaf(ms[i / 2], sp[(i % 2) * D_STRIDE], sum[i]);
                 if (u < left)
                     for (int i = 0; i < 4; i++)
-                        v[i] = sum[i];
+                        v[i] = fold_dots<F>(v[i], as[i / 2], ms[i / 2], dots[i], d[i % 2],
+                                            F::MINIMUM ? sp[(i % 2) * D_STRIDE] : 0.0f);
             }
         }
     }

@@ -24,7 +24,7 @@
  *   ZERO_TAIL   weights behind the end of a row must be 0, not just anything
  *   codes       of the warp's four units, from a row whose first byte in plane i is
  *               at[i] + off[i], off known when compiled
- *   scales      a[2], b of unit 4w + t
+ *   scales      a[2], b of unit 4w + t; where F::JOINT, the integers sc[2] and their factor d
  */
 #ifndef KGATE_KERNELS_MMVQ_READERS_H
 #define KGATE_KERNELS_MMVQ_READERS_H
@@ -226,16 +226,15 @@ struct read_q3_k : read_base {
     /* Two scales of six bits in the bytes of one word: low nibbles, and two bits on top. */
     SCALES
     {
-        (void)b;
         const uint8_t *p = smem + at[0] + 110 * (w >> 1) + off[0];
         const int half = w & 1;
         const uint32_t low = kg_load_u16(p + 96 + 2 * t);
         const uint32_t high = kg_load_u16(p + 104 + 2 * (t & 1));
-        const float d = load_half(p + 108);
         const uint32_t v = (low >> 4 * half & 0x0f0fu) |
                            (high >> (4 * half + 2 * (t >> 1)) & 0x0303u) << 4;
-        a[0] = d * (__uint_as_float(__byte_perm(v, 0x4b000000u, 0x7440)) - 8388640.0f);
-        a[1] = d * (__uint_as_float(__byte_perm(v, 0x4b000000u, 0x7441)) - 8388640.0f);
+        a[0] = __uint_as_float(__byte_perm(v, 0x4b000000u, 0x7440)) - 8388640.0f;
+        a[1] = __uint_as_float(__byte_perm(v, 0x4b000000u, 0x7441)) - 8388640.0f;
+        *b = load_half(p + 108);
     }
     CODES
     {

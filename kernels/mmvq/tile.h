@@ -20,7 +20,7 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * with the butterfly at the end of a row. dot_g is an integer: the bits are those of unit_fold in
+ * (Q3_K, whose scales are joint: as unit_fold does) with the butterfly at the end of a row. dot_g is an integer: the bits are those of unit_fold in
  * stage_b. Units behind the end of a row have weights, d and s of 0, and add 0 to a lane's sum.
  *
  * An accumulator of the matrix instruction starts at the bits of 1.5 * 2^23 plus what an
@@ -333,13 +333,6 @@ static __device__ __forceinline__ void tile_copy(const struct product_args &p,
 
 /* ---- arithmetic ---- */
 
-/* The dot as f32, exact. */
-template <class R>
-static __device__ __forceinline__ float tile_dot(int v)
-{
-    return R::NEGATED ? DOT_ZERO_F - __int_as_float(v) : __int_as_float(v) - DOT_ZERO_F;
-}
-
 struct tile_quad {
     int v[4];
 };
@@ -443,12 +436,10 @@ narrow_group(const struct product_args &, const uint8_t *smem,
     for (int n = 0; n < 2; n++) {
         float a[2], m;
         R::scales(smem, row.at, row.off, t >> 1, 2 * (t & 1) + n, a, &m);
+        float dots[2];
         for (int k = 0; k < X::KINDS; k++)
-            acc[n] = fmaf(
-                a[k], (n ? d2.y : d2.x) * tile_dot<R>(t < 2 ? dot[k][n] : dot[k][2 + n]),
-                acc[n]);
-        if (F::MINIMUM)
-            acc[n] = fmaf(m, n ? s2.y : s2.x, acc[n]);
+            dots[k] = dot_value<R>(t < 2 ? dot[k][n] : dot[k][2 + n]);
+        acc[n] = fold_dots<F>(acc[n], a, m, dots, n ? d2.y : d2.x, n ? s2.y : s2.x);
     }
 }
 
@@ -506,9 +497,7 @@ wide_group(const struct product_args &, const uint8_t *smem,
             load_quad(x + group * X::CODE_BYTES + 512 * u + 16 * lane);
         const float4 d4 = kg_load_float4(d + 16 * u);
         const float ds[4] = {d4.x, d4.y, d4.z, d4.w};
-        float v[4];
-        for (int i = 0; i < 4; i++)
-            v[i] = acc[8 * (i / 2) + 2 * u + i % 2];
+        float dots[4][2];
 #pragma unroll
         for (int k = 0; k < X::KINDS; k++) {
             const struct tile_quad start =
@@ -533,23 +522,27 @@ wide_group(const struct product_args &, const uint8_t *smem,
                         kg_mma_s8_16832_add(dot[w], ea, bs, dot[w]);
                 }
             }
-            for (int w = 0; w < 2; w++) {
-                const float scale = __shfl_sync(KG_WARP_ALL, a[w][k], 4 * g + u);
-                for (int i = 2 * w; i < 2 * w + 2; i++)
-                    v[i] = fmaf(scale, ds[i] * tile_dot<R>(dot[w][i]), v[i]);
-            }
+            for (int i = 0; i < 4; i++)
+                dots[i][k] = dot_value<R>(dot[i / 2][i]);
+        }
+        float as[2][2], ms[2], ss[4] = {};
+        for (int w = 0; w < 2; w++) {
+            for (int k = 0; k < X::KINDS; k++)
+                as[w][k] = __shfl_sync(KG_WARP_ALL, a[w][k], 4 * g + u);
+            if (F::MINIMUM || F::JOINT)
+                ms[w] = __shfl_sync(KG_WARP_ALL, m[w], 4 * g + u);
         }
         if (F::MINIMUM) {
             const float4 s4 = kg_load_float4(s + 16 * u);
-            const float m0 = __shfl_sync(KG_WARP_ALL, m[0], 4 * g + u);
-            const float m1 = __shfl_sync(KG_WARP_ALL, m[1], 4 * g + u);
-            v[0] = fmaf(m0, s4.x, v[0]);
-            v[1] = fmaf(m0, s4.y, v[1]);
-            v[2] = fmaf(m1, s4.z, v[2]);
-            v[3] = fmaf(m1, s4.w, v[3]);
+            ss[0] = s4.x;
+            ss[1] = s4.y;
+            ss[2] = s4.z;
+            ss[3] = s4.w;
         }
-        for (int i = 0; i < 4; i++)
-            acc[8 * (i / 2) + 2 * u + i % 2] = v[i];
+        for (int i = 0; i < 4; i++) {
+            float *const sum = acc + 8 * (i / 2) + 2 * u + i % 2;
+            *sum = fold_dots<F>(*sum, as[i / 2], ms[i / 2], dots[i], ds[i], ss[i]);
+        }
     }
 }
 

@@ -14,8 +14,8 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * and the butterfly is done at the end of a tile: over distances 16, 8 and 4 across warps, 2 and 1
- * across the units of a warp. dot_g is an integer: the bits are those of unit_fold in stage_b. A
+ * (Q3_K: acc = fmaf(d_w, d * (f32)(sc[0] * dot_0 + sc[1] * dot_1), acc)) and the butterfly is done at
+ * the end of a tile: over distances 16, 8 and 4 across warps, 2 and 1 across the units of a warp. dot_g is an integer: the bits are those of unit_fold in stage_b. A
  * unit behind the end of a row adds -0.
  *
  * An accumulator of the matrix instruction starts at the bits of 1.5 * 2^23 plus what an
@@ -128,14 +128,13 @@ static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
 
 /* ---- arithmetic ---- */
 
-/* The dot of unit u as f32, exact. */
-template <class W>
-static __device__ __forceinline__ float wide_dot(int dot, float addend, int u)
+/* 32 times the joint dot: from c0, c1, which are 32 times the groups' dots, and the scales. `less` is
+   what DOT_ZERO takes off, -DOT_ZERO_F * (sc0 + sc1). Exact: all are multiples of 32, and
+   less than 2^24 of those, also before the second is added. */
+static __device__ __forceinline__ float wide_join(int c0, int c1, float sc0, float sc1,
+                                                  float less)
 {
-    const float v = __int_as_float(dot);
-    if (W::SCALED)
-        return fmaf(v, 1.0f / (float)(1 << u), addend);
-    return v + ((int)W::OFFSET != 0 ? addend : -DOT_ZERO_F);
+    return fmaf(sc1, __int_as_float(c1), fmaf(sc0, __int_as_float(c0), less));
 }
 
 /* Dots of group k of a unit of rows g and g + 8, with the unit's fragments. */
@@ -197,10 +196,17 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
     }
     __syncwarp(); /* the last scales have been read */
     for (int h = 0; h < 2; h++) {
+        const auto put = [&](int k, float v) {
+            scale_place(scales, k, g + 8 * h)[t] = WHOLE || t < left ? v : -0.0f;
+        };
         for (int k = 0; k < X::KINDS; k++)
-            scale_place(scales, k, g + 8 * h)[t] = WHOLE || t < left ? a[h][k] : -0.0f;
+            put(k, a[h][k]);
         if (F::MINIMUM)
-            scale_place(scales, 1, g + 8 * h)[t] = WHOLE || t < left ? m[h] : -0.0f;
+            put(1, m[h]);
+        if (F::JOINT) {
+            put(2, -DOT_ZERO_F * (a[h][0] + a[h][1]));
+            m[h] = WHOLE || left > 0 ? m[h] * (1.0f / 32) : 0.0f;
+        }
     }
     __syncwarp();
     float factor[2][X::FACTORS][4];
@@ -245,15 +251,29 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
         for (int v = 0; v < 2; v++) {
             const int u = 2 * n + v;
             float *const sum = acc + 4 * u;
+            if constexpr (F::JOINT) {
+                int dot[2][4];
+                for (int k = 0; k < 2; k++)
+                    wide_mma<W>(dot[k], c, e, u, b[v], k, zero.v);
+                for (int i = 0; i < 4; i++) {
+                    const float(*const f)[4] = factor[i / 2];
+                    const float joint =
+                        wide_join(dot[0][i], dot[1][i], f[0][u], f[1][u], f[2][u]);
+                    sum[i] = fmaf(m[i / 2], d[v][i % 2] * joint, sum[i]);
+                }
+            } else {
 #pragma unroll
-            for (int k = 0; k < X::KINDS; k++) {
-                int dot[4];
-                wide_mma<W>(dot, c, e, u, b[v], k, zero.v);
-                for (int i = 0; i < 4; i++)
-                    sum[i] = fmaf(factor[i / 2][k][u],
-                                  d[v][i % 2] *
-                                      wide_dot<W>(dot[i], addend[k][2 * v + i % 2], u),
-                                  sum[i]);
+                for (int k = 0; k < X::KINDS; k++) {
+                    int dot[4];
+                    wide_mma<W>(dot, c, e, u, b[v], k, zero.v);
+                    for (int i = 0; i < 4; i++) {
+                        const float less =
+                            X::ADDEND ? addend[k][2 * v + i % 2] : -DOT_ZERO_F;
+                        sum[i] =
+                            fmaf(factor[i / 2][k][u],
+                                 d[v][i % 2] * (__int_as_float(dot[i]) + less), sum[i]);
+                    }
+                }
             }
             if (F::MINIMUM)
                 for (int i = 0; i < 4; i++)

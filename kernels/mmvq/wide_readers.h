@@ -4,7 +4,8 @@
  *
  *   TWICE    both sets of codes of a group of 16 go through one instruction, c in the first
  *            half of its k and e in the second, with the same activations in both
- *   SCALED   codes of unit u of four are 2^u times what they should be, and so are their dots
+ *
+ * and where F::JOINT, codes are 32 times what they should be.
  */
 #ifndef KGATE_KERNELS_MMVQ_WIDE_READERS_H
 #define KGATE_KERNELS_MMVQ_WIDE_READERS_H
@@ -13,7 +14,7 @@
 
 template <class R>
 struct wide_reader : R {
-    enum { TWICE = 0, SCALED = 0 };
+    enum { TWICE = 0 };
 };
 
 /* E2M1 without an offset: code = c + e. c is what the other set leaves of a positive code, and 0
@@ -21,7 +22,7 @@ struct wide_reader : R {
    for the nibble 0. */
 template <class R>
 struct wide_e2m1 : R {
-    enum { TWICE = (int)R::F::GROUP == 16, SCALED = 0, OFFSET = 0 };
+    enum { TWICE = (int)R::F::GROUP == 16, OFFSET = 0 };
     TABLES(0x04030200u, 0x0d090705u, 0xfdfeff00u, 0xf4f8fafcu)
 };
 template <>
@@ -44,11 +45,10 @@ static __device__ __forceinline__ uint32_t bits_any(const uint8_t *smem, int at,
     return __funnelshift_r(w[0], w[1], (unsigned)from);
 }
 
-/* The third bit of unit u is brought to place 2 + u for all units at once, by the shift that the
-   word's place asks for anyway; so the other two go to u and u + 1. */
+/* Three bits, the third inverted, at the top of a byte are 32 (q - 4): no offset is left. */
 template <>
 struct wide_reader<read_q3_k> : read_q3_k {
-    enum { TWICE = 0, SCALED = 1 };
+    enum { TWICE = 0, OFFSET = 0 };
     CODES
     {
         (void)tables;
@@ -58,10 +58,11 @@ struct wide_reader<read_q3_k> : read_q3_k {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const uint32_t q = word_any(smem, low, off[0] + 32 + 16 * i);
-            const uint32_t h = bits_any(smem, high, off[0] + 16 * i, half ? 2 : -2);
+            /* bit 4 + u of a byte: unit u's */
+            const uint32_t h = bits_any(smem, high, off[0] + 16 * i, half ? 0 : -4);
             for (int u = 0; u < 4; u++) {
-                const uint32_t two = 0x03030303u << u;
-                c[u][i] = ((q >> u & two) | (h & ~two)) & 0x07070707u << u;
+                const uint32_t two = u < 3 ? q << (5 - 2 * u) : q >> 1;
+                c[u][i] = (two & 0x60606060u) | (~(h << (3 - u)) & 0x80808080u);
             }
         }
     }

@@ -66,7 +66,9 @@ struct wide_x {
         FLOATS = 64,
         BYTES = CODE_BYTES +
                 FLOATS * (1 + ((int)R::F::MINIMUM != 0) + (ADDEND ? (int)KINDS : 0)),
-        FACTORS = (int)KINDS + ((int)R::F::MINIMUM != 0), /* of a unit */
+        FACTORS = (int)KINDS + ((int)R::F::MINIMUM != 0) +
+                  ((int)R::F::JOINT != 0), /* of a unit */
+
     };
 };
 
@@ -94,12 +96,6 @@ struct wide_shared {
         addend = s + (R::F::MINIMUM ? 16 * pairs : 0);
     }
 };
-
-/* DOT_ZERO_F by 2^u. */
-static __device__ __forceinline__ float dot_zero(int u)
-{
-    return __uint_as_float((uint32_t)DOT_ZERO - ((uint32_t)u << 23));
-}
 
 /* Where chunk c of the four of row n of a pair of units is as it comes: spread over the banks. */
 static __device__ __forceinline__ uint8_t *raw_chunk(uint8_t *codes, int n, int c)
@@ -149,7 +145,7 @@ static __device__ __forceinline__ void wide_take_q(int pair,
     }
     if (X::ADDEND) {
         const int to = 4 * (n / 2) + n % 2 + 2 * (t % 2);
-        const int kind = t / 2, u = R::SCALED ? 2 * (pair % 2) + t % 2 : 0;
+        const int kind = t / 2;
         int start[2][2];
         for (int i = 0; i < 2; i++)
             tile_init<R>(b[i], start[i]);
@@ -157,7 +153,7 @@ static __device__ __forceinline__ void wide_take_q(int pair,
                   other = kind ? start[1][1] : start[1][0];
         if (kind < X::KINDS)
             x.addend[16 * (X::KINDS * pair + kind) + to] =
-                (float)((t % 2 ? other : one) - DOT_ZERO) - dot_zero(u);
+                (float)((t % 2 ? other : one) - DOT_ZERO) - DOT_ZERO_F;
     }
 }
 

@@ -50,9 +50,10 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
 /*
  * The error of a sum of integer products, from its partial sums (running.c). A unit of 32
  * weights adds one term per scale group (1, or 2 where 16 elements share a scale), then one
- * for its minimum if the type has one. Integer dot products are exact, and so are the
+ * for its minimum if the type has one. Where the two scales are integers times one number
+ * (joint), they and the dots make one integer and one term. Integer dot products are exact, and so are the
  * weight's scales and minima in f32. A term is rounded once before fma adds it: d * dot or
- * a * dot, or the sum s = d * sum(q) that the activation carries.
+ * a * dot (d * the joint integer), or the sum s = d * sum(q) that the activation carries.
  *
  * Where a chain is cut at places that are not known, into `segments` parts that are added in
  * their order, every partial sum is a difference of two prefix sums, so at most R, the
@@ -82,6 +83,12 @@ static void add_term(struct state *s, const struct kg_oracle_order *order, int64
     }
 }
 
+/* Elements of one term. */
+static int term_elements(const struct kg_oracle_type *type)
+{
+    return type->joint ? 32 : type->group;
+}
+
 /* One block of weights against the q8_1 blocks that it covers. The 16-groups of a scale
    are joined first, as the kernel's integers are. */
 static void add_block(struct state *s, const struct kg_oracle_order *order,
@@ -89,20 +96,24 @@ static void add_block(struct state *s, const struct kg_oracle_order *order,
                       const struct kg_oracle_split *part, int block, int64_t unit,
                       const int8_t *q, const float *d)
 {
-    int step = type->group;
+    int step = term_elements(type);
 
     for (int i0 = 0; i0 < block; i0 += step) {
-        double scale = part->scale[i0 / 16], min = part->min[i0 / 16];
-        int dot = 0, sum = 0;
+        double scaled = 0, min = part->min[i0 / 16];
+        int sum = 0;
         if (!order->chain && i0 % 32 == 0 && unit + i0 / 32 == order->cut) {
             s->first = kg_fold_lanes(s->lanes);
             memset(s->lanes, 0, sizeof s->lanes);
         }
-        for (int i = i0; i < i0 + step; i++) {
-            dot += part->code[i] * q[i];
-            sum += q[i];
+        for (int i1 = i0; i1 < i0 + step; i1 += type->group) {
+            int dot = 0;
+            for (int i = i1; i < i1 + type->group; i++) {
+                dot += part->code[i] * q[i];
+                sum += q[i];
+            }
+            scaled += part->scale[i1 / 16] * dot;
         }
-        add_term(s, order, unit + i0 / 32, d[i0 / 32] * (scale * dot));
+        add_term(s, order, unit + i0 / 32, d[i0 / 32] * scaled);
         if (type->has_min)
             add_term(s, order, unit + i0 / 32, -d[i0 / 32] * (min * sum));
     }
@@ -121,7 +132,7 @@ static struct kg_fold result_of(struct state *s, const struct kg_oracle_order *o
 
 static double terms_of(const struct kg_oracle_type *type, int64_t in)
 {
-    return (double)(in / 32 * (32 / type->group + (type->has_min ? 1 : 0)));
+    return (double)(in / 32 * (32 / term_elements(type) + (type->has_min ? 1 : 0)));
 }
 
 double kg_oracle_cut_bound(const struct kg_oracle_type *type, int64_t in, double terms,

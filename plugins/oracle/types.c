@@ -7,25 +7,25 @@
 #include "plugins/oracle/split.h"
 
 const struct kg_oracle_type kg_oracle_types[] = {
-  /* type, id, split, group, has_min, stage_b, half_at, min_at */
-    {KG_TYPE_F32,    "f32",    NULL,                   0,  false, false, -1,  -1},
-    {KG_TYPE_F16,    "f16",    NULL,                   0,  false, false, -1,  -1},
-    {KG_TYPE_BF16,   "bf16",   NULL,                   0,  false, false, -1,  -1},
-    {KG_TYPE_Q4_0,   "q4_0",   kg_oracle_split_q4_0,   32, false, true,  0,   -1},
-    {KG_TYPE_Q4_1,   "q4_1",   kg_oracle_split_q4_1,   32, true,  false, 0,   2 },
-    {KG_TYPE_Q5_0,   "q5_0",   kg_oracle_split_q5_0,   32, false, false, 0,   -1},
-    {KG_TYPE_Q5_1,   "q5_1",   kg_oracle_split_q5_1,   32, true,  false, 0,   2 },
-    {KG_TYPE_Q8_0,   "q8_0",   kg_oracle_split_q8_0,   32, false, true,  0,   -1},
-    {KG_TYPE_Q2_K,   "q2_k",   kg_oracle_split_q2_k,   16, true,  false, 80,  82},
-    {KG_TYPE_Q3_K,   "q3_k",   kg_oracle_split_q3_k,   16, false, true,  108, -1},
-    {KG_TYPE_Q4_K,   "q4_k",   kg_oracle_split_q4_k,   32, true,  true,  0,   2 },
-    {KG_TYPE_Q5_K,   "q5_k",   kg_oracle_split_q5_k,   32, true,  true,  0,   2 },
-    {KG_TYPE_Q6_K,   "q6_k",   kg_oracle_split_q6_k,   16, false, true,  208, -1},
-    {KG_TYPE_IQ4_NL, "iq4_nl", kg_oracle_split_iq4_nl, 32, false, true,  0,   -1},
-    {KG_TYPE_IQ3_S,  "iq3_s",  kg_oracle_split_iq3_s,  32, false, false, 0,   -1},
-    {KG_TYPE_IQ4_XS, "iq4_xs", kg_oracle_split_iq4_xs, 32, false, true,  0,   -1},
-    {KG_TYPE_MXFP4,  "mxfp4",  kg_oracle_split_mxfp4,  32, false, true,  -1,  -1},
-    {KG_TYPE_NVFP4,  "nvfp4",  kg_oracle_split_nvfp4,  16, false, true,  -1,  -1},
+  /* type, id, split, group, joint, has_min, stage_b, half_at, min_at */
+    {KG_TYPE_F32,    "f32",    NULL,                   0,  false, false, false, -1,  -1},
+    {KG_TYPE_F16,    "f16",    NULL,                   0,  false, false, false, -1,  -1},
+    {KG_TYPE_BF16,   "bf16",   NULL,                   0,  false, false, false, -1,  -1},
+    {KG_TYPE_Q4_0,   "q4_0",   kg_oracle_split_q4_0,   32, false, false, true,  0,   -1},
+    {KG_TYPE_Q4_1,   "q4_1",   kg_oracle_split_q4_1,   32, false, true,  false, 0,   2 },
+    {KG_TYPE_Q5_0,   "q5_0",   kg_oracle_split_q5_0,   32, false, false, false, 0,   -1},
+    {KG_TYPE_Q5_1,   "q5_1",   kg_oracle_split_q5_1,   32, false, true,  false, 0,   2 },
+    {KG_TYPE_Q8_0,   "q8_0",   kg_oracle_split_q8_0,   32, false, false, true,  0,   -1},
+    {KG_TYPE_Q2_K,   "q2_k",   kg_oracle_split_q2_k,   16, false, true,  false, 80,  82},
+    {KG_TYPE_Q3_K,   "q3_k",   kg_oracle_split_q3_k,   16, true,  false, true,  108, -1},
+    {KG_TYPE_Q4_K,   "q4_k",   kg_oracle_split_q4_k,   32, false, true,  true,  0,   2 },
+    {KG_TYPE_Q5_K,   "q5_k",   kg_oracle_split_q5_k,   32, false, true,  true,  0,   2 },
+    {KG_TYPE_Q6_K,   "q6_k",   kg_oracle_split_q6_k,   16, false, false, true,  208, -1},
+    {KG_TYPE_IQ4_NL, "iq4_nl", kg_oracle_split_iq4_nl, 32, false, false, true,  0,   -1},
+    {KG_TYPE_IQ3_S,  "iq3_s",  kg_oracle_split_iq3_s,  32, false, false, false, 0,   -1},
+    {KG_TYPE_IQ4_XS, "iq4_xs", kg_oracle_split_iq4_xs, 32, false, false, true,  0,   -1},
+    {KG_TYPE_MXFP4,  "mxfp4",  kg_oracle_split_mxfp4,  32, false, false, true,  -1,  -1},
+    {KG_TYPE_NVFP4,  "nvfp4",  kg_oracle_split_nvfp4,  16, false, false, true,  -1,  -1},
 };
 
 const size_t kg_oracle_n_types = sizeof kg_oracle_types / sizeof kg_oracle_types[0];
