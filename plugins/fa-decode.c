@@ -166,6 +166,7 @@ static const float *run_single(struct job *job, int arm, int64_t length)
     struct kg_cost cost = arm_cost(job, arm, length);
 
     make_outputs(job, 1, length);
+    job->args.settled = length - 1; /* as if the last key had just been appended */
     KG_ARM(c, arms[arm].id, &cost,
            KG_OPS(c, attention, decode)(arms[arm].arm, pointers(job, 0), length,
                                         kg_stream(c)));
@@ -515,6 +516,7 @@ static void run_rows(struct kg_cell *c, const void *row_)
     draw.q = 6;
     struct job job = make_job(c, &pairs[0], 256, 16, 4, keys, row->rows, &draw);
     size_t n = (size_t)(row->rows * 16 * 256);
+    job.args.settled = row->base;
 
     for (int arm = 0; arm < N_ARMS; arm++) {
         char name[64];
@@ -691,6 +693,44 @@ static void run_bench(struct kg_cell *c, const void *row)
     }
 }
 
+/* ---- appended: the launch ahead appends the last key, all others are settled ---- */
+
+static void run_appended(struct kg_cell *c, const void *row)
+{
+    (void)row;
+    enum { KEYS = 2100, HD = 128, HEADS = 8, KV_HEADS = 2 };
+    struct job job = make_job(c, &pairs[0], HD, HEADS, KV_HEADS, KEYS, 1, &sharp);
+    const struct kg_kv_layout *l = &job.args.layout;
+    const int64_t last = KEYS - 1;
+    struct kg_buf *k_new = kg_input(c, "k", job.k_host + last * l->k_dim, l->k_dim * 4);
+    struct kg_buf *v_new = kg_input(c, "v", job.v_host + last * l->v_dim, l->v_dim * 4);
+
+    size_t k_bytes = (size_t)(KEYS * l->k_stride), v_bytes = (size_t)(KEYS * l->v_stride);
+    uint8_t *k_old = memcpy(kg_alloc(c, k_bytes), job.k_bytes, k_bytes);
+    uint8_t *v_old = memcpy(kg_alloc(c, v_bytes), job.v_bytes, v_bytes);
+
+    memset(k_old + last * l->k_stride, 0x55, (size_t)l->k_stride);
+    memset(v_old + last * l->v_stride, 0x55, (size_t)l->v_stride);
+    for (int base = VECTOR; base <= INT8; base++) {
+        int deep = base - VECTOR + VECTOR_DEEP;
+        const float *want = run_single(&job, base, KEYS);
+        struct want w = oracle(&job, job.q_host, job.k_bytes, job.v_bytes, KEYS, 1, deep);
+        struct job old = job;
+        old.k = kg_inout(c, "k_cache_old", k_old, k_bytes);
+        old.v = kg_inout(c, "v_cache_old", v_old, v_bytes);
+        make_outputs(&old, 1, KEYS);
+        KG_ARM(
+            c, arms[deep].id, NULL,
+            KG_SEQ(KG_OPS(c, kv, append)(l, kg_ptr(k_new), kg_ptr(v_new), kg_ptr(old.k),
+                                         kg_ptr(old.v), last, kg_stream(c)),
+                   KG_OPS(c, attention, decode)(arms[deep].arm, pointers(&old, 0), KEYS,
+                                                kg_stream(c))));
+        const float *got = kg_fetch(old.out);
+        check_bounds(&old, arms[deep].id, got, kg_fetch(old.lse), &w);
+        kg_check_exact(c, arms[deep].id, got, want, HEADS * HD, 4);
+    }
+}
+
 /* ---- offsets past 2^31 elements: a few tokens, far apart ---- */
 
 static void run_far(struct kg_cell *c, const void *row)
@@ -825,6 +865,8 @@ static void plan(struct kg_plan *p)
             kg_plan_addf(p, &spec, "fa-decode.deep.%dx%d-t%lld", row->n_heads,
                          row->n_kv_heads, (long long)depths[i]);
         }
+    kg_plan_add(
+        p, &(struct kg_cell_spec){"fa-decode.appended", run_appended, NULL, NULL, 0});
     spec.flags |= KG_CELL_OPTIONAL;
     spec.run = run_far;
     kg_plan_addf(p, &spec, "fa-decode.far");

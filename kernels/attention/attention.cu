@@ -110,6 +110,8 @@ static int run(int arm, const struct kg_decode *a, struct decode p, int64_t rows
     p.splits_wanted = splits_wanted(a->n_kv_heads);
     p.window = a->window;
     p.scale = a->scale;
+    if (!p.table && !p.lengths)
+        p.settled = (int)min(max(a->settled, INT64_C(0)), (int64_t)INT32_MAX);
 
     const bool main = l->k_type == KG_TYPE_Q8_0 && l->v_type == KG_TYPE_Q5_1;
     const bool deep = (arm & KG_DECODE_DEEP) != 0;

@@ -28,9 +28,10 @@
  * it. That saves the sums their rescaling, and a vote instead of a maximum does.
  *
  * Base: one tile of a warp in shared memory, plain copies, a second launch combines the
- * splits. Deep: stages of tiles under way by cp.async; of the warps that have stored a part
- * of a head the last one combines it in the same launch, which it learns from the head's
- * counter, and leaves that at 0.
+ * splits. Deep: stages of tiles under way by cp.async, the first of them before
+ * kg_grid_wait() where all their keys are settled (kg_decode); of the warps that have stored
+ * a part of a head the last one combines it in the same launch, which it learns from the
+ * head's counter, and leaves that at 0.
  */
 #ifndef KGATE_KERNELS_ATTENTION_DECODE_H
 #define KGATE_KERNELS_ATTENTION_DECODE_H
@@ -69,7 +70,18 @@ struct decode_block {
     };
     static_assert(WARP_BYTES % 16 == 0, "alignment of the parts");
     static_assert(SHARED_BYTES <= 227 * 1024, "fits a multiprocessor");
+    static_assert(!DEEP || STAGES == 2, "what tiles_ahead fills");
 };
+
+/* Tiles that a warp copies before kg_grid_wait(): 2, 0, 1, 0 by turns of four warps, one of
+   each scheduler's. If all had theirs at once they would compute at the same time, and
+   then wait for memory at the same time: with 1 each the gain is half as large, with 2 it
+   is a loss. */
+static __device__ __forceinline__ int tiles_ahead(int warp)
+{
+    const int turn = warp / 4 % 4;
+    return turn % 2 == 0 ? 2 - turn / 2 : 0;
+}
 
 template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
 static __global__ void
@@ -87,7 +99,8 @@ static __global__ void
     float2(*state)[HG] = (float2(*)[HG])(memory + block::STATE_AT);
     float(*rests)[HG][shape::BLOCKS] =
         (float(*)[HG][shape::BLOCKS])(memory + block::REST_AT);
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
+    const int tid = threadIdx.x, lane = tid % 32;
+    const int warp = __shfl_sync(KG_WARP_ALL, tid / 32, 0); /* known to be the warp's */
     const int g = lane / 4, t = lane % 4;
     const int row = blockIdx.z, split = blockIdx.x;
     const int chunks = (p.group + HG - 1) / HG;
@@ -96,11 +109,8 @@ static __global__ void
     const int heads = min(HG, p.group - h0), head0 = kv_head * p.group + h0;
     const int64_t index0 = (int64_t)row * p.n_heads + head0;
 
-    if (DEEP) {
-        kg_grid_release();
-        if (p.lengths || p.table)
-            kg_grid_wait();
-    }
+    if (DEEP && (p.lengths || p.table))
+        kg_grid_wait();
     const struct row_keys keys = keys_of(p, row);
     const int size = split_keys(keys.n, p.splits_wanted);
     const int n_splits = split_count(keys.n, size);
@@ -156,8 +166,16 @@ static __global__ void
         copy_at =
             copy_at + shape::BYTES == STAGES * shape::BYTES ? 0 : copy_at + shape::BYTES;
     };
-    if (DEEP)
+    int filled = 0;
+    if (DEEP) {
+        for (; filled < tiles_ahead(warp); filled++) {
+            if ((copied + 1) * TILE > keys.settled - first)
+                break;
+            copy_next();
+        }
         kg_grid_wait();
+        kg_grid_release();
+    }
     /* The queries first: behind the tiles they would wait for all of them. */
     constexpr int PARTS = HG * HD / 32, OWN = (PARTS + WARPS - 1) / WARPS;
     float own_q[OWN];
@@ -166,7 +184,7 @@ static __global__ void
         own_q[i] = part < heads * (HD / 32) ? p.q[index0 * HD + 32 * part + lane] : 0.0f;
     }
     if (DEEP)
-        for (int i = 0; i < STAGES - 1; i++)
+        for (int i = filled; i < STAGES - 1; i++)
             copy_next();
     for (int i = 0; i < OWN; i++)
         if (PARTS % WARPS == 0 || warp + i * WARPS < PARTS)
@@ -185,7 +203,8 @@ static __global__ void
                that is copied to next. */
             kg_cp_async_wait<STAGES == 1 ? 0 : STAGES - 2>();
             __syncwarp();
-            copy_next();
+            if (tile != warp || filled < STAGES)
+                copy_next();
         } else {
             __syncwarp();
             copy_next();

@@ -21,6 +21,7 @@ struct decode {
     int64_t k_stride, v_stride;
     int k_type, v_type;
     int length;
+    int settled; /* kg_decode; 0 where lengths or a table are on the device */
     int n_heads, n_kv_heads, window, splits_max;
     int group, splits_wanted; /* query heads of a key head; partition.h */
     float scale;
@@ -30,13 +31,15 @@ struct decode {
 struct row_keys {
     const uint8_t *k, *v; /* of the first key that it sees, key head 0 */
     int n;                /* keys it sees */
+    int settled; /* the first so many of them may be read before kg_grid_wait() */
 };
 
 static __device__ inline struct row_keys keys_of(const struct decode &p, int row)
 {
     const int length = p.lengths ? p.lengths[row] : p.length + row;
     const int first = p.window > 0 && length > p.window ? length - p.window : 0;
-    struct row_keys keys = {p.k, p.v, length > first ? length - first : 0};
+    struct row_keys keys = {p.k, p.v, length > first ? length - first : 0,
+                            min(p.settled, length) - first};
     if (p.table) {
         keys.k = (const uint8_t *)((uintptr_t)keys.k + p.table[2 * row]);
         keys.v = (const uint8_t *)((uintptr_t)keys.v + p.table[2 * row + 1]);

@@ -12,8 +12,10 @@
  *     of a model, and nothing else of global memory. So what writes the weights must be
  *     complete before a launch that reads them is made: by an event, a copy or a plain launch
  *     between them.
+ *   - The same goes for the keys and values that the caller of decode attention calls
+ *     settled (kg_decode). The launch ahead may append this step's tokens; those are read
+ *     after the wait.
  *   - A kernel releases after it has waited; then no more than two launches are under way.
- *     (Decode attention releases first: it reads nothing before it has waited.)
  *
  * kg_atomic_add_acq_rel is atomicAdd on memory of the device that also orders: what the
  * block (or warp) wrote before the barrier that this thread came from is visible to whoever

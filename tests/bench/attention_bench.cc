@@ -58,6 +58,7 @@ static void bench_decode(int head_dim, int n_heads, int n_kv_heads, int keys)
     a.n_heads = n_heads;
     a.n_kv_heads = n_kv_heads;
     a.scale = 1.0f / std::sqrt((float)head_dim);
+    a.settled = keys - 1;
     const size_t k_bytes = (size_t)(keys * a.layout.k_stride);
     const size_t v_bytes = (size_t)(keys * a.layout.v_stride);
     const double bytes = (double)(k_bytes + v_bytes);

@@ -42,6 +42,11 @@ struct kg_decode {
     int32_t head_dim, n_heads, n_kv_heads;
     int32_t window;
     float scale;
+    int64_t settled;     /* Keys at positions below it were written by launches that are
+                            complete or behind which a plain launch stands in the stream, so
+                            that deep arms may read them while the launch ahead runs: when
+                            a token has been appended, length - 1. 0 where that is not
+                            known. Read by decode and decode_rows */
     const float *q;      /* [rows][n_heads][head_dim] */
     const void *k_cache; /* kgate/ops/kv.h; NULL where a table holds addresses */
     const void *v_cache;
