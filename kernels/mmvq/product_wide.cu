@@ -7,9 +7,9 @@
 #include "kernels/cuda/tensor_map.h"
 #endif
 
-/* Shared memory of a block less the mbarriers, and the multiprocessors of the largest chip of
+/* Shared memory of a block, and the multiprocessors of the largest chip of
    this kind. */
-#define WIDE_SHARED (227 * 1024 - 256)
+#define WIDE_SHARED (227 * 1024)
 #define WIDE_BLOCKS 132
 
 template <class R, int S>
@@ -22,7 +22,7 @@ static int run_wide(const struct product_args &p, int n_tensors,
                       L::bytes(R::PLANES - 1) % 16 == 0 && L::stride(0) <= 2048,
                   "boxes of a tensor map");
     const int64_t groups = (p.m + p.width - 1) / p.width;
-    if (!in_whole_pieces<R>(p) || p.in > 32768 || groups > 65535)
+    if (!in_whole_pieces<R>(p) || p.in % 64 != 0 || p.in > 32768 || groups > 65535)
         return KG_E_UNSUPPORTED;
     const int front = wide_front<W, S>(p.k);
     const int room = (WIDE_SHARED - front - 16) / L::total;
@@ -85,6 +85,8 @@ int kg_mmvq_wide(int type, int layout, const struct product_args &a, int n_tenso
             return KG_E_UNSUPPORTED;
         p.tensor[i].tile_end = (uint32_t)tiles;
     }
+    for (int i = n_tensors; i < KG_MMVQ_TENSORS; i++)
+        p.tensor[i].tile_end = (uint32_t)tiles;
     p.tiles = (uint32_t)tiles;
     if (p.m == 1 || p.width == 1 || p.width > 8)
         return KG_E_UNSUPPORTED;

@@ -63,18 +63,25 @@ struct wide_tile {
     int rows;
 };
 
-/* Without rows behind the last tile. */
+/* Without rows behind the last tile. Tensors that are not there end where the last one does. No index
+   that the compiler does not know: it would be a load, which is waited for. */
 static __device__ __forceinline__ struct wide_tile find_wide(const struct product_args &p,
                                                              uint32_t tile)
 {
-    int i = 0;
+    int tensor = 0;
+    uint32_t before = 0;
+    int64_t out = p.tensor[0].out;
     if (tile >= p.tiles)
         return {0, 0, 0};
-    while (tile >= p.tensor[i].tile_end)
-        i++;
-    const uint32_t before = i == 0 ? 0 : p.tensor[i - 1].tile_end;
+#pragma unroll
+    for (int i = 1; i < KG_MMVQ_TENSORS; i++)
+        if (tile >= p.tensor[i - 1].tile_end) {
+            tensor = i;
+            before = p.tensor[i - 1].tile_end;
+            out = p.tensor[i].out;
+        }
     const int64_t row0 = (int64_t)(tile - before) * WIDE_ROWS;
-    return {i, row0, (int)min64(p.tensor[i].out - row0, WIDE_ROWS)};
+    return {tensor, row0, (int)min64(out - row0, WIDE_ROWS)};
 }
 
 #if KG_SPLIT_BARRIER
@@ -303,7 +310,8 @@ static __device__ __forceinline__ void wide_store(const struct product_args &p,
                                                   const struct wide_tile &tile,
                                                   int64_t q0, int w, const float *sums)
 {
-    const int lane = threadIdx.x % 32, odd = lane / 16;
+    /* Not known to be the same at each tile: what follows from it would be kept in registers. */
+    const int lane = (int)(kg_opaque(threadIdx.x) % 32), odd = lane / 16;
     const int i = w / 2, from = 16 * (w % 2) + lane % 16;
     float sum[2];
     for (int u = 0; u < 2; u++) {
@@ -318,9 +326,18 @@ static __device__ __forceinline__ void wide_store(const struct product_args &p,
     float total = sum[0] + sum[1];
     total += __shfl_xor_sync(KG_WARP_ALL, total, 16);
     const int row = 8 * (i / 2) + from / 4, column = 2 * (from % 4) + i % 2;
-    const struct product_tensor &to = p.tensor[tile.tensor];
+    float *y = p.tensor[0].y;
+    int64_t out = p.tensor[0].out;
+    float scale = p.tensor[0].scale;
+#pragma unroll
+    for (int k = 1; k < KG_MMVQ_TENSORS; k++)
+        if (tile.tensor == k) {
+            y = p.tensor[k].y;
+            out = p.tensor[k].out;
+            scale = p.tensor[k].scale;
+        }
     if (odd == 0 && row < tile.rows && column < p.width && q0 + column < p.m)
-        to.y[(q0 + column) * to.out + tile.row0 + row] = total * to.scale;
+        y[(q0 + column) * out + tile.row0 + row] = total * scale;
 }
 
 /* One arrival of a warp, all of whose lanes are done. */
@@ -343,13 +360,15 @@ static __device__ __forceinline__ void sync_computing(void)
 
 /* ---- the kernel ---- */
 
-/* What the block's warps wait for. A slot that serves both teams in turn has a barrier for each:
+/* What the block's warps wait for, in front of the dynamic shared memory: the address of a variable of
+   its own would be computed at each use. A slot that serves both teams in turn has a barrier for each:
    copies land in any order, and who waits for the next but one phase of a barrier would take the
    one before for it. */
 struct wide_barriers {
     uint64_t landed[WIDE_TEAMS][WIDE_SLOTS], released[WIDE_SLOTS];
     uint64_t put[WIDE_TEAMS], stored[WIDE_TEAMS];
 };
+static_assert(sizeof(struct wide_barriers) <= WIDE_BARRIERS, "their room");
 
 #if KG_SPLIT_BARRIER
 /* All copies of the block, by one lane. */
@@ -382,9 +401,15 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     using W = wide_reader<R>;
     using L = wide_slot<W, S>;
     using X = wide_x<W>;
-    KG_SHARED_DYNAMIC(smem);
-    KG_SHARED(struct wide_barriers, barriers, );
-    const int warp = (int)threadIdx.x / 32, w = warp % TEAM_WARPS,
+    KG_SHARED_DYNAMIC(shared);
+    struct wide_barriers &barriers = *(struct wide_barriers *)shared;
+    uint8_t *const smem = shared + WIDE_BARRIERS;
+    /* The same in all lanes, as the compiler then knows, and keeps what follows from it in uniform
+       registers; but then tables too, which are moved from there at each use. */
+    const int number = (int)threadIdx.x / 32;
+    const int warp = W::EXTRA ? number : __shfl_sync(KG_WARP_ALL, number, 0);
+    const int w = warp % TEAM_WARPS,
+
               team = warp < COPY_WARP ? warp / TEAM_WARPS : 0;
     const bool copies = warp >= COPY_WARP;
     const int units = p.k / KG_UNIT, stages = (units + 32 * S - 1) / (32 * S);
@@ -392,7 +417,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     const int64_t q0 = (int64_t)blockIdx.y * p.width;
     const struct wide_shared<W> x(smem, 16 * S * stages);
     uint8_t *const behind = smem + 16 * S * stages * X::BYTES;
-    uint8_t *const ring = smem + wide_front<W, S>(p.k);
+    uint8_t *const ring = shared + wide_front<W, S>(p.k);
     float *const sums = (float *)(behind + team * SUM_BYTES);
     float *const scales = (float *)(behind + WIDE_TEAMS * SUM_BYTES +
                                     warp % COPY_WARP * X::FACTORS * SCALE_BYTES);
@@ -415,9 +440,13 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     kg_grid_release();
     /* q as it comes, a group of copies for each stage; put in order at the first tile. */
     for (int stage = 0; stage < stages && !copies; stage++) {
-        for (int j = 0; j < S; j++)
-            wide_copy_q<W>(p, q0, (int)min64(p.width, p.m - q0),
-                           16 * (S * stage + j) + warp, x);
+        const struct wide_source from(p, q0);
+        if (32 * S * (stage + 1) <= units)
+            for (int j = 0; j < S; j++)
+                wide_copy_q<W, true>(from, units, 16 * (S * stage + j) + warp, x);
+        else
+            for (int j = 0; j < S; j++)
+                wide_copy_q<W, false>(from, units, 16 * (S * stage + j) + warp, x);
         kg_cp_async_commit();
     }
     const struct code_tables tables = W::tables();

@@ -16,6 +16,7 @@ enum {
     WIDE_THREADS = 32 * (COPY_WARP + 4),    /* registers are a warpgroup's */
     WIDE_SLOTS = 8,                         /* at most */
     WIDE_PLANES = 4,                        /* at most */
+    WIDE_BARRIERS = 256,                    /* bytes of them */
     WARP_SUMS = 16 * 32,                    /* floats */
     SUM_BYTES = TEAM_WARPS * WARP_SUMS * 4, /* of a team */
     SCALE_BYTES =
@@ -77,8 +78,8 @@ template <class R, int S>
 static __device__ __host__ __forceinline__ int wide_front(int k)
 {
     const int stages = (k + 1024 * S - 1) / (1024 * S);
-    return 16 * S * stages * wide_x<R>::BYTES + WIDE_TEAMS * SUM_BYTES +
-           COPY_WARP * wide_x<R>::FACTORS * SCALE_BYTES;
+    return (int)WIDE_BARRIERS + 16 * S * stages * wide_x<R>::BYTES +
+           WIDE_TEAMS * SUM_BYTES + COPY_WARP * wide_x<R>::FACTORS * SCALE_BYTES;
 }
 
 /* ---- q ---- */
@@ -103,23 +104,38 @@ static __device__ __forceinline__ uint8_t *raw_chunk(uint8_t *codes, int n, int 
     return codes + 64 * n + 16 * (c ^ n / 2);
 }
 
-/* The copies of a pair of units, by a warp: lane (n, t) has chunk t of row n, d or s of a unit. */
-template <class R>
-static __device__ __forceinline__ void wide_copy_q(const struct product_args &p,
-                                                   int64_t q0, int columns, int pair,
+/* What lane (n, t) copies of a pair of units: chunk t of row n of q, d or s of a unit. Columns that do
+   not exist are copies of the last one: nobody stores them. */
+struct wide_source {
+    const int8_t *q;
+    const float *d, *s;
+
+    __device__ __forceinline__ wide_source(const struct product_args &p, int64_t q0)
+    {
+        const int lane = threadIdx.x % 32, n = lane / 4, t = lane % 4;
+        const int64_t row = min64(q0 + n, p.m - 1), unit = row * (p.k / KG_UNIT) + t % 2;
+        q = p.q + row * p.in + 16 * t;
+        d = p.d + unit;
+        s = p.s ? p.s + unit : nullptr;
+    }
+};
+
+/* Unless WHOLE, pairs behind the last one are zeros. */
+template <class R, bool WHOLE>
+static __device__ __forceinline__ void wide_copy_q(const struct wide_source &from,
+                                                   int units, int pair,
                                                    const struct wide_shared<R> &x)
 {
-    const int lane = threadIdx.x % 32, n = lane / 4, t = lane % 4, units = p.k / KG_UNIT;
-    const int64_t row = q0 + n;
-    const bool codes = n < columns && 2 * pair + t / 2 < units;
-    const int unit = 2 * pair + t % 2, to = 16 * pair + 4 * (n / 2) + n % 2 + 2 * (t % 2);
-    const bool there = n < columns && unit < units;
+    const int lane = threadIdx.x % 32, n = lane / 4, t = lane % 4;
+    const int to = 16 * pair + 4 * (n / 2) + n % 2 + 2 * (t % 2);
+    const bool there = WHOLE || 2 * pair < units;
+    const int at = there ? pair : 0;
     kg_cp_async_16(raw_chunk(x.codes + wide_x<R>::CODE_BYTES * pair, n, t),
-                   codes ? p.q + row * p.in + 64 * pair + 16 * t : p.q, codes ? 16 : 0);
+                   from.q + 64 * at, there ? 16 : 0);
     if (t < 2)
-        kg_cp_async_4(x.d + to, there ? p.d + row * units + unit : p.d, there ? 4 : 0);
+        kg_cp_async_4(x.d + to, from.d + 2 * at, there ? 4 : 0);
     else if (R::F::MINIMUM)
-        kg_cp_async_4(x.s + to, there ? p.s + row * units + unit : p.s, there ? 4 : 0);
+        kg_cp_async_4(x.s + to, from.s + 2 * at, there ? 4 : 0);
 }
 
 /* The pair, which the same warp has copied, in the order in which lanes want it: lane (n, t) the
