@@ -57,12 +57,13 @@ struct decode_block {
                             : 4,
         THREADS = 32 * WARPS,
         STAGES = DEEP ? 2 : 1,
+        OWN_QUERIES = INT8 && HG == 4, /* queries.h */
         /* A warp's own memory: the ring, later its output; and the weights. */
         OUT_BYTES = values::OUT_BYTES,
         RING_BYTES = STAGES * shape::BYTES > OUT_BYTES ? STAGES *shape::BYTES : OUT_BYTES,
         WARP_BYTES = RING_BYTES + values::WEIGHT_BYTES,
         QUERIES_AT = WARPS * WARP_BYTES,
-        STATE_AT = QUERIES_AT + sizeof(queries),
+        STATE_AT = QUERIES_AT + (OWN_QUERIES ? 0 : sizeof(queries)),
         REST_AT = STATE_AT + WARPS * HG * 8,
         /* All shared memory is dynamic: a launch asks for what exceeds 48 KiB by the
            dynamic bytes alone, so none may hide in static arrays. */
@@ -112,8 +113,8 @@ static __global__ void
     if (DEEP && (p.lengths || p.table))
         kg_grid_wait();
     const struct row_keys keys = keys_of(p, row);
-    const int size = split_keys(keys.n, p.splits_wanted);
-    const int n_splits = split_count(keys.n, size);
+    const int size = p.split_size ? p.split_size : split_keys(keys.n, p.splits_wanted);
+    const int n_splits = p.split_size ? p.n_splits : split_count(keys.n, size);
     if (split >= n_splits) {
         if (DEEP)
             kg_grid_wait(); /* whoever waits for this launch waits for the ones before it */
@@ -176,22 +177,33 @@ static __global__ void
         kg_grid_wait();
         kg_grid_release();
     }
+    const auto copy_first = [&]() {
+        if (DEEP)
+            for (int i = filled; i < STAGES - 1; i++)
+                copy_next();
+    };
     /* The queries first: behind the tiles they would wait for all of them. */
-    constexpr int PARTS = HG * HD / 32, OWN = (PARTS + WARPS - 1) / WARPS;
-    float own_q[OWN];
-    for (int i = 0; i < OWN; i++) {
-        const int part = warp + i * WARPS;
-        own_q[i] = part < heads * (HD / 32) ? p.q[index0 * HD + 32 * part + lane] : 0.0f;
-    }
-    if (DEEP)
-        for (int i = filled; i < STAGES - 1; i++)
-            copy_next();
-    for (int i = 0; i < OWN; i++)
-        if (PARTS % WARPS == 0 || warp + i * WARPS < PARTS)
-            store_queries<HD, HG>(queries, warp + i * WARPS, own_q[i]);
-    __syncthreads();
     struct query_codes<HD, HG> q;
-    take_queries<HD, HG>(queries, p.scale, q);
+    if constexpr (block::OWN_QUERIES) {
+        struct own_queries<HD> x;
+        x.load(p.q + index0 * HD, heads);
+        copy_first();
+        x.quantize(p.scale, q);
+    } else {
+        constexpr int PARTS = HG * HD / 32, OWN = (PARTS + WARPS - 1) / WARPS;
+        float own_q[OWN];
+        for (int i = 0; i < OWN; i++) {
+            const int part = warp + i * WARPS;
+            own_q[i] =
+                part < heads * (HD / 32) ? p.q[index0 * HD + 32 * part + lane] : 0.0f;
+        }
+        for (int i = 0; i < OWN; i++)
+            if (PARTS % WARPS == 0 || warp + i * WARPS < PARTS)
+                store_queries<HD, HG>(queries, warp + i * WARPS, own_q[i]);
+        __syncthreads();
+        copy_first();
+        take_queries<HD, HG>(queries, p.scale, q);
+    }
     struct warp_sums<HD, HG, MAIN> own_sums = {
     };
     own_sums.max[0] = own_sums.max[1] = -INFINITY;
