@@ -66,6 +66,18 @@ static __device__ __forceinline__ void kg_split_wait(uint64_t *barrier, uint32_t
 #endif
 }
 
+/* The same by a warp that has time, and should leave the others the issue slots. */
+static __device__ __forceinline__ void kg_split_wait_idle(uint64_t *barrier,
+                                                          uint32_t parity)
+{
+#if KG_SPLIT_BARRIER
+    while (!kg_mbarrier_try_wait(barrier, parity))
+        __nanosleep(100);
+#else
+    kg_split_wait(barrier, parity);
+#endif
+}
+
 #if KG_SPLIT_BARRIER
 /* One arrival; the phase then also waits for `bytes` of copies. */
 static __device__ __forceinline__ void kg_split_expect(uint64_t *barrier, uint32_t bytes)

@@ -39,17 +39,18 @@ static __device__ __forceinline__ void kg_warpgroup_begin(void)
 {
     kg_wgmma_fence();
 }
-typedef uint64_t kg_warpgroup_operand;
+typedef uint32_t kg_warpgroup_operand; /* the low half of a descriptor */
 static __device__ __forceinline__ kg_warpgroup_operand kg_warpgroup_b(const void *shared)
 {
-    return kg_wgmma_descriptor(shared, 128, 256, KG_SWIZZLE_NONE);
+    return (uint32_t)kg_wgmma_descriptor(shared, 128, 256, KG_SWIZZLE_NONE);
 }
 static __device__ __forceinline__ void kg_warpgroup_product(float (&d)[32],
                                                             const uint32_t (&a)[4],
                                                             kg_warpgroup_operand b,
                                                             uint32_t bytes, bool add)
 {
-    kg_wgmma_f16_rs<0>(d, a, kg_wgmma_advance(b, bytes), add);
+    const uint64_t high = kg_wgmma_descriptor(nullptr, 128, 256, KG_SWIZZLE_NONE) >> 32;
+    kg_wgmma_f16_rs<0>(d, a, high << 32 | (b + (bytes >> 4)), add);
 }
 static __device__ __forceinline__ void kg_warpgroup_commit(void)
 {

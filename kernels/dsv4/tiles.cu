@@ -45,13 +45,16 @@ struct product {
     float2 s;
 };
 
-/* Starts the product of position j of the stage. */
+/* Starts the product of position j of the stage, whose nibbles are `spread`. */
 template <int KIND>
 __device__ __forceinline__ void start(const struct walk<KIND> &k, int j,
+                                      const uint32_t spread[recipe<KIND>::STEPS],
                                       struct product<KIND> &p)
 {
     constexpr int STEPS = recipe<KIND>::STEPS;
-    load_w<STEPS>((const uint32_t *)(k.w_in + j * STEPS * 128), p.w);
+#pragma unroll
+    for (int h = 0; h < STEPS; h++)
+        spread_halves(spread[h], p.w[h]);
     p.s = *(const float2 *)(k.s_in + j * 64);
     kg_warpgroup_begin();
 #pragma unroll
@@ -137,11 +140,12 @@ __device__ __forceinline__ void marked_stage_sum(const struct walk<KIND> &k,
 #pragma unroll 1
     for (int j = 0; j < POSITIONS; j++) {
         const uint64_t marks = k.marks[k.number * POSITIONS + j];
-        start(k, j, p);
+        uint32_t spread[STEPS];
+        load_w<STEPS>(k.w_in + j * STEPS * 128, spread);
+        start(k, j, spread, p);
         kg_warpgroup_wait<0>(p.d);
         if (marks != 0)
-            mend_group<STEPS>((const uint32_t *)(k.w_in + j * STEPS * 128),
-                              k.x_in + j * STEPS * 2048, marks, p.d);
+            mend_group<STEPS>(spread, k.x_in + j * STEPS * 2048, marks, p.d);
         add_group<KIND, ROUNDS, CONTINUES>(p, j, sum);
         if (j % ROUNDS == ROUNDS - 1) /* NVFP4 hardly ever comes here */
             join<L::HELD, KIND == KG_DSV4_MXFP4>(held, j / ROUNDS, sum);
@@ -154,7 +158,7 @@ template <int KIND, int ROUNDS, bool CONTINUES = false>
 __device__ __forceinline__ void stage_sum(struct walk<KIND> &k, float *sum)
 {
     typedef leaves<KIND, ROUNDS> L;
-    constexpr int POSITIONS = stage<KIND>::POSITIONS;
+    constexpr int STEPS = recipe<KIND>::STEPS, POSITIONS = stage<KIND>::POSITIONS;
     float held[L::HELD + 1][VALUES];
     struct product<KIND> p[2];
     open_stage(k);
@@ -163,11 +167,13 @@ __device__ __forceinline__ void stage_sum(struct walk<KIND> &k, float *sum)
         close_stage(k);
         return;
     }
-    start(k, 0, p[0]);
+    uint32_t spread[STEPS_IN_STAGE]; /* at once: the time that it takes passes once */
+    load_w<STEPS_IN_STAGE>(k.w_in, spread);
+    start(k, 0, spread, p[0]);
 #pragma unroll
     for (int j = 0; j < POSITIONS; j++) {
         if (j + 1 < POSITIONS) {
-            start(k, j + 1, p[(j + 1) % 2]);
+            start(k, j + 1, spread + (j + 1) * STEPS, p[(j + 1) % 2]);
             kg_warpgroup_wait<1>(p[j % 2].d);
         } else {
             kg_warpgroup_wait<0>(p[j % 2].d);
@@ -197,15 +203,18 @@ __device__ __forceinline__ void chunk_sum(struct walk<KIND> &k, int more, float 
 }
 
 /* Whether the scales of the block's tiles are in range: one that is not takes the others of
-   the block with it. */
+   the block with it. Keeps the rows' factors. */
 template <int KIND>
 __device__ inline bool block_fits(const struct gemm_args &a, const struct plan<KIND> &p,
-                                  const unsigned char *scratch)
+                                  const unsigned char *scratch, float factors[ROWS])
 {
     bool fits = true;
-    if (threadIdx.x < ROWS)
-        fits = ((const float *)(scratch + p.rows_at))[blockIdx.y * ROWS + threadIdx.x] !=
-               0.0f;
+    if (threadIdx.x < ROWS) {
+        const float factor =
+            ((const float *)(scratch + p.rows_at))[blockIdx.y * ROWS + threadIdx.x];
+        factors[threadIdx.x] = factor;
+        fits = factor != 0.0f;
+    }
     if (KIND == KG_DSV4_NVFP4) {
         fits &= scale2_fits(a.scale2);
     } else {
@@ -219,23 +228,29 @@ __device__ inline bool block_fits(const struct gemm_args &a, const struct plan<K
 
 template <int KIND, int ROUNDS>
 __global__ void __launch_bounds__(THREADS, 1)
-    tiles_kernel(struct gemm_args a, const unsigned char *scratch)
+    tiles_kernel(struct gemm_args a, struct plan<KIND> p, const unsigned char *scratch)
 {
     KG_SHARED_DYNAMIC(shared);
     KG_SHARED(uint64_t, barriers, [2 * STAGES]);
-    const struct plan<KIND> p(a.m, a.n, a.k);
+    KG_SHARED(float, factors, [ROWS]);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct ring ring = ring_at(shared, barriers);
     const int64_t col0 = (int64_t)blockIdx.x * COLS + warp * 16;
     const int64_t row0 = (int64_t)blockIdx.y * ROWS;
+    const struct source<KIND> from = source_of(p, scratch);
 
+    __syncthreads();
     kg_grid_wait();
     kg_grid_release();
-    const bool fits = block_fits<KIND>(a, p, scratch);
+    if (warp == COL_WARPS)
+        start_ring(ring, from);
+    const bool fits = block_fits<KIND>(a, p, scratch, factors);
     if (warp >= COL_WARPS) {
         kg_warpgroup_registers<FEW, MANY>(false);
-        if (fits && warp == COL_WARPS)
-            fill_ring(ring, p, scratch);
+        if (warp == COL_WARPS && fits)
+            fill_ring(ring, from);
+        else if (warp == COL_WARPS)
+            drop_ring(ring, from);
         return;
     }
     kg_warpgroup_registers<FEW, MANY>(true);
@@ -253,10 +268,11 @@ __global__ void __launch_bounds__(THREADS, 1)
 
     struct walk<KIND> k = walk_from(ring, p, scratch);
     float4 *waiting = (float4 *)(shared + STAGES * stage<KIND>::BYTES) + threadIdx.x;
+    const int chunks = p.parts / LEAVES;
     const int more = (int)p.rounds / stage<KIND>::POSITIONS - 1;
     float sum[VALUES];
 #pragma unroll 1
-    for (int chunk = 0; chunk < 1 << LEVELS; chunk++) {
+    for (int chunk = 0; chunk < chunks; chunk++) {
         chunk_sum<KIND, ROUNDS>(k, more, sum);
         float4 *at = waiting;
 #pragma unroll 1
@@ -269,19 +285,18 @@ __global__ void __launch_bounds__(THREADS, 1)
                 sum[4 * i + 2] = left.z + sum[4 * i + 2];
                 sum[4 * i + 3] = left.w + sum[4 * i + 3];
             }
-        if (chunk + 1 < 1 << LEVELS)
+        if (chunk + 1 < chunks)
 #pragma unroll
             for (int i = 0; i < VALUES / 4; i++)
                 at[i * MULTIPLIERS] = make_float4(sum[4 * i], sum[4 * i + 1],
                                                   sum[4 * i + 2], sum[4 * i + 3]);
     }
-    const float *rows = (const float *)(scratch + p.rows_at) + row0;
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
         const int64_t row = row0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
         const int64_t col = col0 + lane / 4 + i % 4 / 2 * 8;
         if (row < a.m && col < a.n)
-            a.y[row * a.n + col] = sum[i] * rows[row - row0] + 0.0f;
+            a.y[row * a.n + col] = sum[i] * factors[row - row0] + 0.0f;
     }
 }
 
@@ -298,22 +313,23 @@ int kg_dsv4_tiles(const struct gemm_args &args, void *scratch, struct CUstream_s
 {
     static_assert(LEAVES << LEVELS == KG_DSV4_PARTS, "the tree has 128 leaves");
     const struct plan<KIND> p(args.m, args.n, args.k);
-    const int64_t blocks = p.col_tiles * p.pieces + p.row_tiles * p.positions / MAKERS;
+    const int64_t blocks =
+        p.col_tiles * p.pieces + p.row_tiles * (p.positions / X_GROUPS);
     if (blocks > 0x7fffffff || p.row_tiles * p.positions > 0x7fffffff ||
         p.row_tiles > 65535 || p.steps > 0x3fffffff)
         return KG_E_INVALID;
     KG_TRY(KG_LAUNCH_OVERLAPPED(stream, (unsigned)blocks, 32 * MAKERS, 0,
-                                prepare_kernel<KIND>, args, (unsigned char *)scratch));
+                                prepare_kernel<KIND>, args, p, (unsigned char *)scratch));
     const dim3 grid((unsigned)(p.col_tiles / COL_WARPS), (unsigned)p.row_tiles);
     const size_t shared =
         STAGES * stage<KIND>::BYTES + LEVELS * VALUES * sizeof(float) * MULTIPLIERS;
     constexpr int ROUNDS_MOST = stage<KIND>::POSITIONS;
-    void (*kernel)(struct gemm_args, const unsigned char *) =
+    void (*kernel)(struct gemm_args, struct plan<KIND>, const unsigned char *) =
         p.rounds == 1   ? tiles_kernel<KIND, 1>
         : p.rounds == 2 ? tiles_kernel<KIND, 2>
         : p.rounds == 4 ? tiles_kernel<KIND, 4>
                         : tiles_kernel<KIND, ROUNDS_MOST>;
-    return KG_LAUNCH_OVERLAPPED(stream, grid, THREADS, shared, kernel, args,
+    return KG_LAUNCH_OVERLAPPED(stream, grid, THREADS, shared, kernel, args, p,
                                 (const unsigned char *)scratch);
 }
 

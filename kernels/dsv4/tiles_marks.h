@@ -5,20 +5,20 @@
 #ifndef KGATE_KERNELS_DSV4_TILES_MARKS_H
 #define KGATE_KERNELS_DSV4_TILES_MARKS_H
 
-#include "kernels/dsv4/launch.h"
+#include "kernels/dsv4/tiles_prepare.h"
 
 namespace
 {
 
 constexpr int VALUES = 32; /* outputs of a thread */
 
-/* The nibbles of the group's steps as A fragments. */
+/* The thread's nibbles of some steps. */
 template <int STEPS>
-__device__ __forceinline__ void load_w(const uint32_t *w, uint32_t a[STEPS][4])
+__device__ __forceinline__ void load_w(const unsigned char *w, uint32_t spread[STEPS])
 {
 #pragma unroll
     for (int h = 0; h < STEPS; h++)
-        w_halves(w[h * 32], a[h]);
+        spread[h] = *(const uint32_t *)(w + h * 128);
 }
 
 /* The B fragment of eight rows in a step. */
@@ -79,14 +79,17 @@ __device__ inline void order_limits(const uint32_t b[STEPS][2], float limits[2])
    for the largest; with the sums of |x * w| of a step themselves, on top of the sum of the steps
    before, it nearly always says no. */
 template <int STEPS>
-__device__ __forceinline__ void mend_group(const uint32_t *w, const unsigned char *x,
-                                           uint64_t marks, float d[VALUES])
+__device__ __forceinline__ void mend_group(const uint32_t spread[STEPS],
+                                           const unsigned char *x, uint64_t marks,
+                                           float d[VALUES])
 {
     const int lane = threadIdx.x % 32;
     uint32_t a[STEPS][4], nibbles[STEPS * 4];
-    load_w<STEPS>(w, a);
+    for (int h = 0; h < STEPS; h++)
+        spread_halves(spread[h], a[h]);
     for (int i = 0; i < STEPS * 4; i++)
-        nibbles[i] = __shfl_sync(KG_WARP_ALL, w[i / 4 * 32], (lane & ~3) | i % 4);
+        nibbles[i] =
+            __shfl_sync(KG_WARP_ALL, nibbles_of(spread[i / 4]), (lane & ~3) | i % 4);
 #pragma unroll 1
     for (int part = 0; part < VALUES / 4; part++) {
         if ((marks >> part * 8 & 0xffu) == 0)

@@ -1,14 +1,15 @@
 /*
  * How the tiles form (tiles.cu) lays its operands out anew, and the kernel that does it.
  *
- * Positions: group t + 128 r is at position bitrev(t) * ROUNDS + r. ROUNDS is ceil(groups / 128) or
+ * Positions: group t + 128 r is at position bitrev(t) * ROUNDS + r; where there are no more than 64
+ * groups (32, 16, 8), the partial sums beyond are 0 and left out. ROUNDS is ceil(groups / 128) or
  * as many more as divide a stage or are a multiple of it; positions without a group hold zeros,
  * which add +0. A position is one or two steps of 16 k; 8 steps are a stage. Scratch:
  *
  *   x      [m/64][step][row / 8][half][row % 8][16 B]   halves, code * scale * 2^(7 - e) (fp4.h), as
  *                                                   the B operand of device/warpgroup.h
  *   w      [n/128][stage][tile][step][lane][4 B]     a tile is 16 columns; nibbles: 4 of column g,
- *                                                   4 of g + 8
+ *                                                   4 of g + 8, as spread_nibbles has them
  *   s      [n/128][stage][tile][position][g][2]      f32 weight scales of columns g, g + 8
  *   marks  [m/64][position]                          bit r: row r may need its order (fp4.h)
  *   rows   [m/64][64]                                row_factor; 0: the row is out of range
@@ -26,28 +27,56 @@ namespace
 constexpr int COL_WARPS = 8, COLS = 16 * COL_WARPS, ROWS = 64;
 constexpr int MAKERS = 8; /* warps of a block that prepares */
 constexpr int STEPS_IN_STAGE = 8;
-constexpr int PIECE_BYTES = 512; /* of each of the columns that a block prepares */
+constexpr int X_GROUPS = 4; /* of a row tile, which a block prepares */
+
+/* Eight nibbles for a decoding in few steps: in each byte the even one as w_bytes has it, the
+   odd one's magnitude in bits 4 .. 6 and its sign in bit 0; and back. */
+__device__ __forceinline__ uint32_t spread_nibbles(uint32_t n)
+{
+    return (n & 0x07070707u) << 1 | (n & 0x08080808u) << 4 | (n & 0x70707070u) |
+           (n >> 7 & 0x01010101u);
+}
+__device__ __forceinline__ uint32_t nibbles_of(uint32_t spread)
+{
+    return (spread >> 1 & 0x07070707u) | (spread >> 4 & 0x08080808u) |
+           (spread & 0x70707070u) | (spread << 7 & 0x80808080u);
+}
+/* As w_halves. */
+__device__ __forceinline__ void spread_halves(uint32_t spread, uint32_t w[4])
+{
+    const uint32_t odd = (spread >> 3 & 0x0e0e0e0eu) | (spread << 7 & 0x80808080u);
+    halves_of_bytes(spread & 0x8e8e8e8eu, &w[0], &w[1]);
+    halves_of_bytes(odd, &w[2], &w[3]);
+}
 
 template <int KIND>
 struct plan {
-    static constexpr int PIECE_GROUPS = PIECE_BYTES * 2 / recipe<KIND>::GROUP;
+    static constexpr int W_ITEMS = 2 / recipe<KIND>::STEPS; /* groups of a thread */
+    static constexpr int PIECE_GROUPS =
+        4 * MAKERS * W_ITEMS; /* by a block, of a column */
     static constexpr int IN_STAGE = STEPS_IN_STAGE / recipe<KIND>::STEPS; /* positions */
-    int64_t groups, rounds, positions, steps;                             /* of a row */
-    int64_t pieces;               /* of a column */
-    int64_t row_tiles, col_tiles; /* 64 rows; 16 columns, a multiple of 8 */
+    int parts, part_bits; /* partial sums that are not 0; 2^part_bits */
+    int64_t groups, rounds, positions, steps; /* of a row */
+    int64_t pieces;                           /* of a column */
+    int64_t row_tiles, col_tiles;             /* 64 rows; 16 columns, a multiple of 8 */
     size_t x_at, w_at, s_at, marks_at, rows_at, fits_at, bytes;
 
-    __host__ __device__ plan(int64_t m, int64_t n, int64_t k)
+    /* By the host: it divides. */
+    plan(int64_t m, int64_t n, int64_t k)
     {
         groups = k / recipe<KIND>::GROUP;
-        rounds = (groups + KG_DSV4_PARTS - 1) / KG_DSV4_PARTS;
+        part_bits = 7;
+        while (part_bits > 3 && groups <= KG_DSV4_PARTS >> (8 - part_bits))
+            part_bits--;
+        parts = 1 << part_bits;
+        rounds = (groups + parts - 1) / parts;
         if (rounds > IN_STAGE)
             rounds = (rounds + IN_STAGE - 1) / IN_STAGE * IN_STAGE;
         while (rounds < IN_STAGE && IN_STAGE % rounds != 0)
             rounds++;
-        positions = KG_DSV4_PARTS * rounds;
+        positions = parts * rounds;
         steps = positions * recipe<KIND>::STEPS;
-        pieces = (groups + PIECE_GROUPS - 1) / PIECE_GROUPS;
+        pieces = (positions + PIECE_GROUPS - 1) / PIECE_GROUPS;
         row_tiles = (m + ROWS - 1) / ROWS;
         col_tiles = (n + COLS - 1) / COLS * COL_WARPS;
         x_at = 0;
@@ -59,13 +88,6 @@ struct plan {
         bytes = fits_at + (size_t)(col_tiles * pieces) * 4;
     }
 
-    /* The group at a position; not below `groups` if there is none. */
-    __device__ int64_t group_at(int64_t position) const
-    {
-        const uint32_t at = (uint32_t)position, in_leaf = (uint32_t)rounds;
-        const uint32_t t = __brev(at / in_leaf) >> 25;
-        return t + KG_DSV4_PARTS * (int64_t)(at % in_leaf);
-    }
     /* Where a tile of 16 columns begins in w and s, in positions of a tile; how far a position is
        from there. */
     __device__ int64_t place_of(int64_t tile) const
@@ -79,8 +101,8 @@ struct plan {
     /* The position of a group, of those that are not there too. */
     __device__ int position_of(int group) const
     {
-        return (int)(__brev((unsigned)group % KG_DSV4_PARTS) >> 25) * (int)rounds +
-               group / KG_DSV4_PARTS;
+        const unsigned t = (unsigned)group & (unsigned)(parts - 1);
+        return (int)(__brev(t) >> (32 - part_bits)) * (int)rounds + (group >> part_bits);
     }
 };
 
@@ -110,149 +132,158 @@ __device__ inline void find_largest(const struct gemm_args &a, int64_t tile,
     __syncthreads();
 }
 
-/* One position of one row tile, by one warp. `largest` is for find_largest. */
+/* Four groups of one row tile by one block: a warp has eight rows, a thread one group of one row.
+   `largest` is for find_largest. */
 template <int KIND>
 __device__ inline void prepare_x(const struct gemm_args &a, const struct plan<KIND> &p,
-                                 unsigned char *scratch, int64_t tile, int64_t position,
+                                 unsigned char *scratch, int64_t tile, int first,
                                  uint32_t largest[ROWS])
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
-    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    const int64_t j = p.group_at(position);
-    uint32_t *to =
-        (uint32_t *)(scratch + p.x_at) + (tile * p.steps + position * STEPS) * 512 + lane;
-    uint64_t marks = 0;
-    uint32_t codes[8][STEPS], scale[8]; /* 0 where nothing is */
+    static_assert(X_GROUPS * ROWS == 32 * MAKERS, "a thread each");
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int64_t row = tile * ROWS + warp * 8 + lane % 8;
+    const int group = first + lane / 8, position = p.position_of(group);
+    const uint8_t *codes = a.codes + row * a.k;
+    const bool there = row < a.m && group < (int)p.groups;
+    uint32_t scale = 0; /* 0 where nothing is */
+    uint4 words[STEPS];
+    if (there)
+        scale = __float_as_uint(a.scales[row * (a.k / 128) + group * GROUP / 128]);
 #pragma unroll
-    for (int part = 0; part < 8; part++) {
-        const int64_t row = tile * ROWS + part * 8 + g;
-        const bool there = row < a.m && j < p.groups;
-        scale[part] = 0;
-        if (there)
-            scale[part] = __float_as_uint(a.scales[row * (a.k / 128) + j * GROUP / 128]);
-#pragma unroll
-        for (int h = 0; h < STEPS; h++) {
-            codes[part][h] = 0;
-            if (there)
-                codes[part][h] =
-                    kg_load_u32(a.codes + row * a.k + j * GROUP + h * 16 + q * 4);
-        }
-    }
+    for (int h = 0; h < STEPS; h++)
+        words[h] = there ? kg_load_uint4(codes + group * GROUP + h * 16)
+                         : make_uint4(0, 0, 0, 0);
     find_largest(a, tile, largest);
+    const uint32_t factor =
+        scale != 0 ? half_factor(scale, largest[warp * 8 + lane % 8]) : 0;
+    unsigned char *to = scratch + p.x_at +
+                        (tile * p.steps + position * STEPS) * (int64_t)2048 + warp * 256 +
+                        lane % 8 * 16;
+    uint32_t look = 0;
 #pragma unroll
-    for (int part = 0; part < 8; part++) {
-        const uint32_t factor =
-            scale[part] != 0 ? half_factor(scale[part], largest[part * 8 + g]) : 0;
-        uint32_t look = 0;
+    for (int h = 0; h < STEPS; h++) {
+        const uint32_t word[4] = {words[h].x, words[h].y, words[h].z, words[h].w};
+        uint32_t x[4][2];
 #pragma unroll
-        for (int h = 0; h < STEPS; h++) {
-            uint32_t x[2];
-            x_halves(codes[part][h], x);
-            look |= needs_look<GROUP>(codes[part][h]);
-            to[h * 512 + part * 64] = kg_hmul2(x[0], factor);
-            to[h * 512 + part * 64 + 32] = kg_hmul2(x[1], factor);
+        for (int q = 0; q < 4; q++) {
+            x_halves(word[q], x[q]);
+            look |= needs_look<GROUP>(word[q]);
         }
-        if (!__any_sync(KG_WARP_ALL, look != 0))
-            continue;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            *(uint4 *)(to + h * 2048 + i * 128) =
+                make_uint4(kg_hmul2(x[0][i], factor), kg_hmul2(x[1][i], factor),
+                           kg_hmul2(x[2][i], factor), kg_hmul2(x[3][i], factor));
+    }
+    uint32_t found = 0;
+    if (__any_sync(KG_WARP_ALL, look != 0)) {
         uint32_t sum = 0, bits = 0;
 #pragma unroll
-        for (int h = 0; h < STEPS; h++)
-            add_integers(codes[part][h], &sum, &bits);
-        for (int distance = 1; distance <= 2; distance *= 2) {
-            sum += __shfl_xor_sync(KG_WARP_ALL, sum, distance);
-            bits |= __shfl_xor_sync(KG_WARP_ALL, bits, distance);
+        for (int h = 0; h < STEPS; h++) {
+            add_integers(words[h].x, &sum, &bits);
+            add_integers(words[h].y, &sum, &bits);
+            add_integers(words[h].z, &sum, &bits);
+            add_integers(words[h].w, &sum, &bits);
         }
-        const uint32_t found = __ballot_sync(KG_WARP_ALL, needs_order(sum, bits));
-        for (int r = 0; r < 8; r++)
-            marks |= (uint64_t)(found >> 4 * r & 1u) << (part * 8 + r);
+        found = __ballot_sync(KG_WARP_ALL, needs_order(sum, bits));
     }
-    if (lane == 0)
-        ((uint64_t *)(scratch + p.marks_at))[tile * p.positions + position] = marks;
+    if (lane % 8 == 0) /* a byte of the mask: the rows of this warp */
+        scratch[p.marks_at + (tile * p.positions + position) * 8 + warp] =
+            (unsigned char)(found >> lane);
 }
 
-/* One piece of a column tile by one block: rows of w come in through shared memory. Columns
-   beyond the end are the last one again. */
+/* One piece of a column tile by one block: a thread has two columns and W_ITEMS groups of each.
+   Columns beyond the end are the last one again; groups that are not there have scales of 0. */
 template <int KIND>
 __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KIND> &p,
-                                 unsigned char *scratch, int64_t tile, int piece,
-                                 unsigned char (*rows)[PIECE_BYTES + 16])
+                                 unsigned char *scratch, int64_t tile, int piece)
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
-    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    const int first = piece * p.PIECE_GROUPS, groups = (int)p.groups;
-    const int here = min(groups - first, p.PIECE_GROUPS);
-    static_assert(32 * MAKERS == 16 * 16, "16 threads a column");
-    const int64_t col =
-        min((long long)(tile * 16 + threadIdx.x / 16), (long long)(a.n - 1));
-    const uint8_t *from = a.w + col * (a.k / 2) + first * (GROUP / 2);
+    constexpr int ITEMS = p.W_ITEMS;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane % 8;
+    const int first = piece * p.PIECE_GROUPS + warp * 4 + lane / 8;
+    const int groups = (int)p.groups;
+    uint2 nibbles[2][ITEMS][STEPS];
+    uint32_t codes[ITEMS];
 #pragma unroll
-    for (int i = 0; i < PIECE_BYTES / 256; i++) {
-        const int at = i * 256 + threadIdx.x % 16 * 16;
-        if (at < here * (GROUP / 2))
-            *(uint4 *)(rows[threadIdx.x / 16] + at) = kg_load_uint4(from + at);
+    for (int n = 0; n < ITEMS; n++)
+        codes[n] = 0;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int64_t col = min((long long)(tile * 16 + g + i * 8), (long long)(a.n - 1));
+        const uint8_t *w = a.w + col * (a.k / 2), *ws = a.ws + col * groups;
+#pragma unroll
+        for (int n = 0; n < ITEMS; n++) {
+            const int j = first + n * (4 * MAKERS);
+            if (j >= groups)
+                continue;
+            codes[n] |= (uint32_t)ws[j] << 8 * i;
+#pragma unroll
+            for (int h = 0; h < STEPS; h++)
+                nibbles[i][n][h] = *(const uint2 *)(w + j * (GROUP / 2) + h * 8);
+        }
     }
-
-    const int i = threadIdx.x % 16, of_16 = threadIdx.x / 16;
-    const int64_t c =
-        min((long long)(tile * 16 + i / 2 + i % 2 * 8), (long long)(a.n - 1));
-    constexpr int SCALES = plan<KIND>::PIECE_GROUPS / 16;
-    uint32_t codes[SCALES];
-#pragma unroll
-    for (int n = 0; n < SCALES; n++)
-        codes[n] = of_16 + 16 * n < here ? a.ws[c * groups + first + of_16 + 16 * n] : 0;
 
     kg_grid_wait(); /* w and its scales may be read before, scratch not written */
     kg_grid_release();
 
-    float *s = (float *)(scratch + p.s_at) + p.place_of(tile) * 16 + i;
+    const int64_t at = p.place_of(tile);
     bool fits = true;
 #pragma unroll
-    for (int n = 0; n < SCALES; n++)
-        if (of_16 + 16 * n < here) {
-            fits &= KIND == KG_DSV4_NVFP4 || e8m0_fit(codes[n] * 0x01010101u);
-            s[p.place_in(p.position_of(first + of_16 + 16 * n)) * 16] =
-                KIND == KG_DSV4_NVFP4 ? half_at(kg_e4m3x2_to_half2(codes[n])) * a.scale2
-                                      : __uint_as_float(codes[n] << 23);
+    for (int n = 0; n < ITEMS; n++) {
+        const int j = first + n * (4 * MAKERS);
+        if (j >= (int)p.positions)
+            continue;
+        const int64_t place = at + p.place_in(p.position_of(j));
+        float2 s = make_float2(0.0f, 0.0f);
+        if (j < groups && KIND == KG_DSV4_NVFP4) {
+            const uint32_t halves = kg_e4m3x2_to_half2(codes[n]);
+            s = make_float2(half_at(halves) * a.scale2, half_at(halves >> 16) * a.scale2);
+        } else if (j < groups) {
+            fits &= e8m0_fit(codes[n] * 0x00010001u);
+            s = make_float2(__uint_as_float((codes[n] & 0xffu) << 23),
+                            __uint_as_float((codes[n] >> 8) << 23));
         }
-    /* groups that are not there, by the last piece */
-    if (piece == p.pieces - 1)
-        for (int j = groups + of_16; j < (int)p.positions; j += 16)
-            s[p.place_in(p.position_of(j)) * 16] = 0.0f;
-    fits = __syncthreads_and(fits);
-    if (threadIdx.x == 0)
-        ((uint32_t *)(scratch + p.fits_at))[tile * p.pieces + piece] = fits;
-
-    uint32_t *w = (uint32_t *)(scratch + p.w_at) + p.place_of(tile) * (STEPS * 32) + lane;
-#pragma unroll 4
-    for (int step = (int)threadIdx.x / 32; step < here * STEPS; step += MAKERS) {
-        const int at = step * 8 + q * 2;
-        w[(p.place_in(p.position_of(first + step / STEPS)) * STEPS + step % STEPS) * 32] =
-            kg_load_u16(rows[g] + at) | (uint32_t)kg_load_u16(rows[g + 8] + at) << 16;
+        *(float2 *)(scratch + p.s_at + (place * 16 + g * 2) * 4) = s;
+        if (j >= groups)
+            continue;
+#pragma unroll
+        for (int h = 0; h < STEPS; h++) {
+            const uint2 l = nibbles[0][n][h], r = nibbles[1][n][h];
+            *(uint4 *)(scratch + p.w_at + ((place * STEPS + h) * 32 + g * 4) * 4) =
+                make_uint4(spread_nibbles(__byte_perm(l.x, r.x, 0x5410)),
+                           spread_nibbles(__byte_perm(l.x, r.x, 0x7632)),
+                           spread_nibbles(__byte_perm(l.y, r.y, 0x5410)),
+                           spread_nibbles(__byte_perm(l.y, r.y, 0x7632)));
+        }
+    }
+    if (KIND == KG_DSV4_MXFP4) {
+        fits = __syncthreads_and(fits);
+        if (threadIdx.x == 0)
+            ((uint32_t *)(scratch + p.fits_at))[tile * p.pieces + piece] = fits;
     }
 }
 
-/* Blocks 0 .. col_tiles * pieces - 1 prepare w, the others x. */
+/* The first blocks prepare x, which takes longer from when the launch before is complete; the
+   others w. All should be there at once: as many as there is room for threads. */
 template <int KIND>
-__global__ void __launch_bounds__(32 * MAKERS)
-    prepare_kernel(struct gemm_args a, unsigned char *scratch)
+__global__ void __launch_bounds__(32 * MAKERS, 2048 / (32 * MAKERS))
+    prepare_kernel(struct gemm_args a, struct plan<KIND> p, unsigned char *scratch)
 {
-    KG_SHARED(uint4, rows, [16][(PIECE_BYTES + 16) / 16]);
-    const struct plan<KIND> p(a.m, a.n, a.k);
+    KG_SHARED(uint32_t, largest, [ROWS]);
     const unsigned pieces = (unsigned)p.pieces;
-    const unsigned w_blocks = (unsigned)p.col_tiles * pieces;
-    if (blockIdx.x < w_blocks) {
-        prepare_w<KIND>(a, p, scratch, blockIdx.x / pieces, blockIdx.x % pieces,
-                        (unsigned char(*)[PIECE_BYTES + 16]) rows);
+    const unsigned of_tile = (unsigned)p.positions / X_GROUPS,
+                   x_blocks = (unsigned)p.row_tiles * of_tile, i = blockIdx.x;
+    if (i >= x_blocks) {
+        prepare_w<KIND>(a, p, scratch, (i - x_blocks) / pieces, (i - x_blocks) % pieces);
         return;
     }
     kg_grid_wait();
     kg_grid_release();
-    uint32_t *largest = (uint32_t *)rows;
-    const unsigned i = (blockIdx.x - w_blocks) * MAKERS,
-                   positions = (unsigned)p.positions;
-    const int64_t tile = i / positions;
-    prepare_x<KIND>(a, p, scratch, tile, i % positions + threadIdx.x / 32, largest);
-    if (i % positions == 0 && threadIdx.x < ROWS) {
+    const int64_t tile = i / of_tile;
+    prepare_x<KIND>(a, p, scratch, tile, (int)(i % of_tile) * X_GROUPS, largest);
+    if (i % of_tile == 0 && threadIdx.x < ROWS) {
         const uint32_t bits = largest[threadIdx.x];
         ((float *)(scratch + p.rows_at))[tile * ROWS + threadIdx.x] =
             bits == 0 ? 0.0f : row_factor(bits);

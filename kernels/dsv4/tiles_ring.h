@@ -54,40 +54,87 @@ struct turn {
     }
 };
 
-/* Copies all stages of the block, by one warp. */
+/* Where the stages of a block come from. */
 template <int KIND>
-__device__ inline void fill_ring(const struct ring &r, const struct plan<KIND> &p,
-                                 const unsigned char *scratch)
+struct source {
+    const unsigned char *x, *w, *s;
+    int stages;
+};
+
+template <int KIND>
+__device__ inline struct source<KIND> source_of(const struct plan<KIND> &p,
+                                                const unsigned char *scratch) {
+    typedef stage<KIND> S;
+    const int stages = (int)(p.steps / STEPS_IN_STAGE);
+    struct source<KIND> from;
+    from.x = scratch + p.x_at + blockIdx.y * (int64_t)stages * S::X;
+    from.w = scratch + p.w_at + blockIdx.x * (int64_t)stages * S::W;
+    from.s = scratch + p.s_at + blockIdx.x * (int64_t)stages * S::S;
+    from.stages = stages;
+    return from;
+}
+
+/* Sets out to copy stage i to a slot, if there is one. By one warp. */
+template <int KIND>
+__device__ __forceinline__ void
+copy_stage(const struct ring &r, const struct source<KIND> &from, int i, int slot)
 {
     typedef stage<KIND> S;
-    const int stages = (int)(p.steps / STEPS_IN_STAGE), lane = threadIdx.x % 32;
-    const unsigned char *x = scratch + p.x_at + blockIdx.y * (int64_t)stages * S::X;
-    const unsigned char *w = scratch + p.w_at + blockIdx.x * (int64_t)stages * S::W;
-    const unsigned char *s = scratch + p.s_at + blockIdx.x * (int64_t)stages * S::S;
-    struct turn at = {0, 0};
+    const int lane = threadIdx.x % 32;
+    unsigned char *to = r.shared + slot * S::BYTES;
+    const unsigned char *x = from.x + (int64_t)i * S::X, *w = from.w + (int64_t)i * S::W,
+                        *s = from.s + (int64_t)i * S::S;
 #if KG_SPLIT_BARRIER
-    for (int i = 0; i < stages && lane == 0; i++, at.go_on()) {
-        unsigned char *to = r.shared + at.slot * S::BYTES;
-        kg_split_wait(r.empty + at.slot, at.parity ^ 1u);
-        kg_split_expect(r.full + at.slot, S::BYTES);
-        kg_bulk_load(to, x + (int64_t)i * S::X, S::X, r.full + at.slot);
-        kg_bulk_load(to + S::X, w + (int64_t)i * S::W, S::W, r.full + at.slot);
-        kg_bulk_load(to + S::X + S::W, s + (int64_t)i * S::S, S::S, r.full + at.slot);
+    if (i < from.stages && lane == 0) {
+        kg_split_expect(r.full + slot, S::BYTES);
+        kg_bulk_load(to, x, S::X, r.full + slot);
+        kg_bulk_load(to + S::X, w, S::W, r.full + slot);
+        kg_bulk_load(to + S::X + S::W, s, S::S, r.full + slot);
     }
+#else
+    for (int b = lane * 16; i < from.stages && b < S::BYTES; b += 32 * 16)
+        kg_cp_async_16(to + b, b < S::X          ? x + b
+                               : b < S::X + S::W ? w + b - S::X
+                                                 : s + b - S::X - S::W);
+    kg_cp_async_commit();
+#endif
+}
+
+/* The first STAGES - 1 stages, which find room at once. */
+template <int KIND>
+__device__ inline void start_ring(const struct ring &r, const struct source<KIND> &from)
+{
+    for (int i = 0; i < STAGES - 1; i++)
+        copy_stage(r, from, i, i);
+}
+
+/* The others, by the same warp. */
+template <int KIND>
+__device__ inline void fill_ring(const struct ring &r, const struct source<KIND> &from)
+{
+    struct turn at = {STAGES - 1, 0};
+    for (int i = STAGES - 1; i < from.stages + STAGES - 1; i++, at.go_on()) {
+#if KG_SPLIT_BARRIER
+        if (i < from.stages)
+            kg_split_wait_idle(r.empty + at.slot, at.parity ^ 1u);
 #else /* a wait is a barrier of the block: a stage is full, the one before it empty */
-    for (int i = 0; i < stages + STAGES - 1; i++, at.go_on()) {
-        if (i >= STAGES - 1) {
-            kg_cp_async_wait<STAGES - 2>();
-            kg_split_wait(r.full, 0);
-        }
-        unsigned char *to = r.shared + at.slot * S::BYTES;
-        for (int b = lane * 16; i < stages && b < S::BYTES; b += 32 * 16)
-            kg_cp_async_16(to + b, b < S::X ? x + (int64_t)i * S::X + b
-                                   : b < S::X + S::W
-                                       ? w + (int64_t)i * S::W + b - S::X
-                                       : s + (int64_t)i * S::S + b - S::X - S::W);
-        kg_cp_async_commit();
+        kg_cp_async_wait<STAGES - 2>();
+        kg_split_wait(r.full, 0);
+#endif
+        copy_stage(r, from, i, at.slot);
     }
+}
+
+/* Instead of that: nobody needs them, but they must not come when the block has ended. */
+template <int KIND>
+__device__ inline void drop_ring(const struct ring &r, const struct source<KIND> &from)
+{
+#if KG_SPLIT_BARRIER
+    for (int i = 0; i < STAGES - 1 && i < from.stages; i++)
+        kg_split_wait(r.full + i, 0);
+#else
+    (void)r, (void)from;
+    kg_cp_async_wait<0>();
 #endif
 }
 
