@@ -200,8 +200,8 @@ static int64_t split_keys(const struct job *job, int64_t keys)
  *   sum     2 keys a tile and lane, 4 for the lanes, the warps, the splits.
  *   value   scalar: v itself, and two roundings a key. fast: p * d, then a fma a tile and the
  *           low digits (V Q5_1 with K Q8_0) or at most 8 fma a tile and 3 for chains and slots.
- *           Or a fma with m for 2 keys a tile, 4 for the lanes, at most 5 for the warps'
- *           butterfly. Then the warps, the splits.
+ *           Or a fma with m for 2 keys a tile, 4 for the lanes. Then the warps, the addition of
+ *           both, the splits.
  */
 static struct kg_oracle_attention_ops ops_of(const struct job *job, int arm, int64_t keys)
 {
@@ -218,7 +218,7 @@ static struct kg_oracle_attention_ops ops_of(const struct job *job, int arm, int
         .score = arm == VECTOR || arm == VECTOR_DEEP ? blocks + 11 : blocks + 2,
         .rescales = own + (own > 1 ? 2 : 1),
         .sum = 2 * own + 3 + active + splits,
-        .value = fmax(product, 2 * own + 4 + fmin(active, 5)) + active + splits,
+        .value = fmax(product, 2 * own + 4) + active + 1 + splits,
         .digits = digits,
     };
 

@@ -16,9 +16,9 @@
  *           L_lane = L_lane + p, rest_lane = fma(p, m, rest_lane) of the lane's keys;
  *           p * d * code into the sums of values.h
  *   end     L, rest: butterfly sums over the lanes; o as in values.h
- *   split   M = max M_w; w_w = exp(M_w - M); sums of w_w L_w and of w_w rest_w as butterflies
- *           over the warps, w_w o_w by fma to the latter in ascending w, warps without a
- *           tile left out
+ *   split   M = max M_w; w_w = exp(M_w - M); the sum of w_w L_w as a butterfly over the warps;
+ *           w_w o_w and w_w rest_w by fma from 0 in ascending w, warps without a tile left
+ *           out, and the two sums added
  *   row     combine_splits of rows.h over the splits
  *
  * where value = d * code + m of V. A head's result does not depend on the heads beside it:
@@ -289,21 +289,14 @@ static __global__ void
         const int dim = 32 * first_block + E * lane;
         const float2 of_part =
             part < active ? state[part][h] : make_float2(-INFINITY, 0.0f);
-        const float max = warp_max<WARPS>(of_part.x),
-                    weight = weight_exp(of_part.x - max);
-        const float sum = warp_sum<WARPS>(weight * of_part.y);
-        float value[E] = {};
-        for (int e = 0; e < E; e++) {
-            const float m = part < active ? rests[part][h][first_block + e] : 0.0f;
-            const float rest = warp_sum<WARPS>(weight * m);
-            if (e == E * lane / 32)
-                for (int j = 0; j < E; j++)
-                    value[j] = rest;
-        }
+        const float max = reduce_max(of_part.x), weight = weight_exp(of_part.x - max);
+        const int block_of_lane = first_block + E * lane / 32;
+        float value[E] = {}, rest = 0.0f;
         const auto add_part = [&](int w) {
             const float x = __shfl_sync(KG_WARP_ALL, weight, w);
             float o[E];
             block::values::stored(memory + w * block::WARP_BYTES, h, dim, o);
+            rest = fmaf(x, rests[w][h][block_of_lane], rest);
             for (int j = 0; j < E; j++)
                 value[j] = fmaf(x, o[j], value[j]);
         };
@@ -316,6 +309,9 @@ static __global__ void
             for (int w = 0; w < active; w++)
                 add_part(w);
         }
+        for (int j = 0; j < E; j++)
+            value[j] += rest;
+        const float sum = warp_sum<WARPS>(weight * of_part.y);
         if (h >= heads)
             continue;
         const int64_t index = index0 + h;

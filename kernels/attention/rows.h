@@ -67,6 +67,16 @@ static __device__ __forceinline__ float warp_sum(float x)
     return x;
 }
 
+/* The largest of a warp's numbers, none of them a NaN, in one instruction: integers in the
+   order of the numbers. */
+static __device__ __forceinline__ float reduce_max(float x)
+{
+    const uint32_t bits = __float_as_uint(x);
+    const uint32_t most = __reduce_max_sync(
+        KG_WARP_ALL, bits ^ ((uint32_t)((int32_t)bits >> 31) | 0x80000000u));
+    return __uint_as_float(most ^ (~(uint32_t)((int32_t)most >> 31) | 0x80000000u));
+}
+
 /* exp(x) for x <= 80, 0 below -87; NaN in, NaN out. Within an ulp: 1.49 units of 2^-24,
    compared with f64 for every third float from -87 to 3. */
 static __device__ __forceinline__ float weight_exp(float x)
@@ -118,14 +128,32 @@ struct lane_elements {
     }
 };
 
+/* finish() of all of them. A quotient is corrected once by its remainder, as division does it;
+   one reciprocal serves all, and no branch stands between them. */
+template <int E>
+static __device__ __forceinline__ void quotients(const float (&value)[E], float sum,
+                                                 float (&x)[E])
+{
+    const float y = 1.0f / sum;
+    float finite = sum > 0.0f ? y * 0.0f : NAN;
+    for (int j = 0; j < E; j++) {
+        const float first = value[j] * y;
+        finite = fmaf(value[j], 0.0f, finite);
+        x[j] = fmaf(y, fmaf(-sum, first, value[j]), first);
+    }
+    if (finite == 0.0f)
+        return;
+    for (int j = 0; j < E; j++)
+        x[j] = finish(value[j], sum);
+}
+
 template <int HD, int E>
 static __device__ __forceinline__ void store_row(const struct decode &p, int64_t index,
                                                  int dim, const float (&value)[E],
                                                  float sum, float max)
 {
     float x[E];
-    for (int j = 0; j < E; j++)
-        x[j] = finish(value[j], sum);
+    quotients(value, sum, x);
     lane_elements<HD>::store(p.out + index * HD + dim, x);
     if (p.lse && dim == 0)
         p.lse[index] = log_sum_exp(max, sum);
@@ -168,7 +196,7 @@ static __device__ inline void combine_splits(const struct decode &p, int64_t ind
 #pragma unroll 1
             for (int other = lane + 32; other < n_splits; other += 32)
                 max = fmaxf(max, state[other].x);
-            max = warp_max(max);
+            max = reduce_max(max);
         } else if (s % 32 == 0) {
             part = s + lane < n_splits ? state[s + lane] : make_float2(-INFINITY, 0.0f);
         }
