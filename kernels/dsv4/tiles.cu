@@ -75,30 +75,21 @@ __device__ __forceinline__ void add_terms(const float d[VALUES], float2 s, float
 }
 
 /* Adds what waits of the leaves before to `sum`, as a binary counter carries; n is the number of the
-   leaf (of the sum) that `sum` is. Where n is no constant, `held` is in memory, unless SELECT. */
-template <int HELD, bool SELECT = false>
+   leaf (of the sum) that `sum` is. Where n is no constant, `held` is in memory. */
+template <int HELD>
 __device__ __forceinline__ void join(float (*held)[VALUES], int n, float *sum)
 {
 #pragma unroll
     for (int level = 0; level < HELD; level++) {
-        const bool carries = (n + 1) % (1 << level) == 0, joins = (n >> level & 1) != 0;
-        if (SELECT) {
-#pragma unroll
-            for (int i = 0; i < VALUES; i++) {
-                const float both = held[level][i] + sum[i];
-                held[level][i] = carries && !joins ? sum[i] : held[level][i];
-                sum[i] = carries && joins ? both : sum[i];
-            }
-        } else if (joins) {
-#pragma unroll
-            for (int i = 0; i < VALUES; i++)
-                sum[i] = held[level][i] + sum[i];
-        } else {
+        if ((n >> level & 1) == 0) {
 #pragma unroll
             for (int i = 0; i < VALUES; i++)
                 held[level][i] = sum[i];
             return;
         }
+#pragma unroll
+        for (int i = 0; i < VALUES; i++)
+            sum[i] = held[level][i] + sum[i];
     }
 }
 
@@ -137,9 +128,13 @@ __device__ __forceinline__ void marked_stage_sum(const struct walk<KIND> &k,
     typedef leaves<KIND, ROUNDS> L;
     constexpr int STEPS = recipe<KIND>::STEPS, POSITIONS = stage<KIND>::POSITIONS;
     float held[L::HELD + 1][VALUES];
-#pragma unroll 1
+    const int lane = threadIdx.x % 32;
+    const uint64_t of_lane = lane < POSITIONS ? k.marks[k.number * POSITIONS + lane] : 0;
+#pragma unroll /* `held` in registers */
     for (int j = 0; j < POSITIONS; j++) {
-        const uint64_t marks = k.marks[k.number * POSITIONS + j];
+        const uint64_t marks =
+            __shfl_sync(KG_WARP_ALL, (uint32_t)of_lane, j) |
+            (uint64_t)__shfl_sync(KG_WARP_ALL, (uint32_t)(of_lane >> 32), j) << 32;
         uint32_t spread[STEPS];
         load_w<STEPS>(k.w_in + j * STEPS * 128, spread);
         start(k, j, spread, p);
@@ -147,8 +142,8 @@ __device__ __forceinline__ void marked_stage_sum(const struct walk<KIND> &k,
         if (marks != 0)
             mend_group<STEPS>(spread, k.x_in + j * STEPS * 2048, marks, p.d);
         add_group<KIND, ROUNDS, CONTINUES>(p, j, sum);
-        if (j % ROUNDS == ROUNDS - 1) /* NVFP4 hardly ever comes here */
-            join<L::HELD, KIND == KG_DSV4_MXFP4>(held, j / ROUNDS, sum);
+        if (j % ROUNDS == ROUNDS - 1)
+            join<L::HELD>(held, j / ROUNDS, sum);
     }
 }
 
