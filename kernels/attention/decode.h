@@ -17,8 +17,8 @@
  *           p * d * code into the sums of values.h
  *   end     L, rest: butterfly sums over the lanes; o as in values.h
  *   split   M = max M_w; w_w = exp(M_w - M); the sum of w_w L_w as a butterfly over the warps;
- *           w_w o_w and w_w rest_w by fma from 0 in ascending w, warps without a tile left
- *           out, and the two sums added
+ *           w_w o_w and w_w rest_w by fma from 0 in ascending w, and the two sums added; a
+ *           warp without a tile has M = -inf, L = 0 and zeros
  *   row     combine_splits of rows.h over the splits
  *
  * where value = d * code + m of V. A head's result does not depend on the heads beside it:
@@ -267,18 +267,15 @@ static __global__ void
         kg_cp_async_wait<0>();
     __syncwarp();
     /* The warp's own output, over its ring. */
-    const int active = min(WARPS, n_tiles);
-    if (warp < active) {
-        int at_sum = 0, at_rest = 0;
-        sum_of_keys<HG, 2>(own_sums.sum, at_sum);
-        state[warp][2 * pair + at_sum] =
-            make_float2(at_sum ? own_sums.max[1] : own_sums.max[0], own_sums.sum[0]);
-        float *rest = &own_sums.rest[0][0];
-        const int n_rest = sum_of_keys<HG, 2 * shape::BLOCKS>(rest, at_rest);
-        for (int i = 0; i < n_rest; i++)
-            rests[warp][2 * pair + (at_rest + i) % 2][(at_rest + i) / 2] = rest[i];
-        own_sums.values.store(own);
-    }
+    int at_sum = 0, at_rest = 0;
+    sum_of_keys<HG, 2>(own_sums.sum, at_sum);
+    state[warp][2 * pair + at_sum] =
+        make_float2(at_sum ? own_sums.max[1] : own_sums.max[0], own_sums.sum[0]);
+    float *rest = &own_sums.rest[0][0];
+    const int n_rest = sum_of_keys<HG, 2 * shape::BLOCKS>(rest, at_rest);
+    for (int i = 0; i < n_rest; i++)
+        rests[warp][2 * pair + (at_rest + i) % 2][(at_rest + i) / 2] = rest[i];
+    own_sums.values.store(own);
     __syncthreads();
 
     /* The warps' outputs into the split's. */
@@ -287,8 +284,7 @@ static __global__ void
     for (int i = warp; i < HG * elements::UNITS; i += WARPS) {
         const int h = i / elements::UNITS, first_block = i % elements::UNITS * E;
         const int dim = 32 * first_block + E * lane;
-        const float2 of_part =
-            part < active ? state[part][h] : make_float2(-INFINITY, 0.0f);
+        const float2 of_part = state[part][h];
         const float max = reduce_max(of_part.x), weight = weight_exp(of_part.x - max);
         const int block_of_lane = first_block + E * lane / 32;
         float value[E] = {}, rest = 0.0f;
@@ -300,15 +296,9 @@ static __global__ void
             for (int j = 0; j < E; j++)
                 value[j] = fmaf(x, o[j], value[j]);
         };
-        if (active == WARPS) {
 #pragma unroll
-            for (int w = 0; w < WARPS; w++)
-                add_part(w);
-        } else {
-#pragma unroll 1
-            for (int w = 0; w < active; w++)
-                add_part(w);
-        }
+        for (int w = 0; w < WARPS; w++)
+            add_part(w);
         for (int j = 0; j < E; j++)
             value[j] += rest;
         const float sum = warp_sum<WARPS>(weight * of_part.y);

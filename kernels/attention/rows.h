@@ -182,15 +182,9 @@ static __device__ inline void combine_splits(const struct decode &p, int64_t ind
     float max = 0.0f, weight = 0.0f, sum = 0.0f, value[E] = {};
     for (int s = 0; s < n_splits; s += COMBINE_AHEAD) {
         float o[COMBINE_AHEAD][E]; /* behind the last, that one with a weight of 0 */
-        if (s + COMBINE_AHEAD <= n_splits) {
 #pragma unroll
-            for (int j = 0; j < COMBINE_AHEAD; j++)
-                elements::load(from + s * HD + j * HD, o[j]);
-        } else {
-#pragma unroll
-            for (int j = 0; j < COMBINE_AHEAD; j++)
-                elements::load(from + min(s + j, n_splits - 1) * HD, o[j]);
-        }
+        for (int j = 0; j < COMBINE_AHEAD; j++)
+            elements::load(from + min(s + j, n_splits - 1) * HD, o[j]);
         if (s == 0) {
             max = part.x;
 #pragma unroll 1
