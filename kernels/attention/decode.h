@@ -167,6 +167,13 @@ static __global__ void
         copy_at =
             copy_at + shape::BYTES == STAGES * shape::BYTES ? 0 : copy_at + shape::BYTES;
     };
+    if (DEEP && warp == 0) {
+        /* A step's cache is larger than L2 and drives these out, whatever their age. */
+        for (int i = lane; i < heads * HD / 32; i += 32)
+            kg_prefetch_l2(p.q + index0 * HD + 32 * i);
+        if (lane == 0)
+            kg_prefetch_l2(p.counter + index0);
+    }
     int filled = 0;
     if (DEEP) {
         for (; filled < tiles_ahead(warp); filled++) {

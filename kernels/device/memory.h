@@ -4,6 +4,10 @@
  * Quantized blocks are packed (Q8_0 is 34 bytes), so a word in them is often aligned to 2
  * bytes only. kg_load_u32 wants 4, kg_load_u32_a2 wants 2, kg_load_u32_a1 wants nothing.
  *
+ * kg_prefetch_l2 asks L2 for the 128 bytes around p. L2 is where writes of other multiprocessors
+ * arrive, so this fixes no value and may stand before kg_grid_wait() (overlap.h), whoever is
+ * still writing there. On the emulated device it does nothing.
+ *
  * kg_cp_async_N copies N bytes from global to shared memory, both aligned to N; with
  * `bytes` < N the rest is filled with zeros. On the emulated device the copy happens when
  * kg_cp_async_wait() covers it, not before: a forgotten wait reads the poison.
@@ -60,6 +64,9 @@ static __device__ __forceinline__ float4 kg_load_float4(const void *p)
 
 #include "../emu/mma.h"
 
+static inline void kg_prefetch_l2(const void *)
+{
+}
 static inline void kg_cp_async_4(void *shared, const void *global, int bytes = 4)
 {
     kg_emu_cp_async(shared, global, 4, bytes);
@@ -90,6 +97,10 @@ static __device__ __forceinline__ uint32_t kg_shared_address(const void *shared)
     return (uint32_t)__cvta_generic_to_shared(shared);
 }
 
+static __device__ __forceinline__ void kg_prefetch_l2(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
 static __device__ __forceinline__ void kg_cp_async_4(void *shared, const void *global,
                                                      int bytes = 4)
 {
