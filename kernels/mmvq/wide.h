@@ -32,7 +32,7 @@
 
 #include "kernels/device/overlap.h"
 #include "kernels/device/split_barrier.h"
-#include "kernels/mmvq/wide_shared.h"
+#include "kernels/mmvq/wide_fold.h"
 
 /* Registers of a warp that computes, or of the four that one lane copies for: what is left of those
    that all had at first goes to the others. */
@@ -132,162 +132,6 @@ static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
     kg_cp_async_wait<0>();
 }
 #endif
-
-/* ---- arithmetic ---- */
-
-/* 32 times the joint dot: from c0, c1, which are 32 times the groups' dots, and the scales. `less` is
-   what DOT_ZERO takes off, -DOT_ZERO_F * (sc0 + sc1). Exact: all are multiples of 32, and
-   less than 2^24 of those, also before the second is added. */
-static __device__ __forceinline__ float wide_join(int c0, int c1, float sc0, float sc1,
-                                                  float less)
-{
-    return fmaf(sc1, __int_as_float(c1), fmaf(sc0, __int_as_float(c0), less));
-}
-
-/* Dots of group k of a unit of rows g and g + 8, with the unit's fragments. */
-template <class W>
-static __device__ __forceinline__ void
-wide_mma(int dot[4], const uint32_t c[2][4][2], const uint32_t e[2][4][2], int u,
-         const uint32_t b[4], int k, const int from[4])
-{
-    if (W::TWICE) {
-        const uint32_t a[4] = {c[0][u][k], c[1][u][k], e[0][u][k], e[1][u][k]};
-        kg_mma_s8_16832_add(dot, a, b + 2 * k, from);
-    } else if ((int)W::F::GROUP == 16) {
-        const uint32_t a[2] = {c[0][u][k], c[1][u][k]};
-        kg_mma_s8_16816_add(dot, a, b + k, from);
-    } else {
-        const uint32_t a[4] = {c[0][u][0], c[1][u][0], c[0][u][1], c[1][u][1]};
-        kg_mma_s8_16832_add(dot, a, b, from);
-        if (W::EXTRA) {
-            const uint32_t extra[4] = {e[0][u][0], e[1][u][0], e[0][u][1], e[1][u][1]};
-            kg_mma_s8_16832_add(dot, extra, b, dot);
-        }
-    }
-}
-
-/* Kind k of the scales of four units of a row; a lane writes that of one unit, and reads all. */
-static __device__ __forceinline__ float *scale_place(float *scales, int k, int row)
-{
-    return scales + 4 * (WIDE_ROWS * k + row);
-}
-
-/* 1024 weights. Unless WHOLE, `left` of the row's units begin at the warp's first. acc[4u + i]: unit
-   u, i as in the fragment. */
-template <class W, int S, bool WHOLE>
-static __device__ __forceinline__ void
-wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, int w,
-          int left, const struct tile_quad &zero, const struct code_tables &tables,
-          float *scales, float acc[16])
-{
-    using L = wide_slot<W, S>;
-    using X = wide_x<W>;
-    using F = typename W::F;
-    const int lane = threadIdx.x % 32, t = lane % 4, g = lane / 4;
-    /* With two scales a unit the codes are read behind the exchange of scales: registers. */
-    constexpr bool LATE = X::KINDS == 2;
-    uint32_t c[2][4][2], e[2][4][2];
-    float a[2][2], m[2];
-    int at[W::PLANES], off[2][W::PLANES];
-#pragma unroll
-    for (int i = 0; i < W::PLANES; i++) {
-        at[i] = L::at(i) + g * L::stride(i);
-        off[0][i] = j / L::thousands * L::box + j % L::thousands * W::plane_bytes(i);
-        off[1][i] = off[0][i] + 8 * L::stride(i);
-    }
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        if (!LATE)
-            W::codes(slot, at, off[h], w, t, tables, c[h], e[h]);
-        W::scales(slot, at, off[h], w, t, a[h], &m[h]);
-    }
-    __syncwarp(); /* the last scales have been read */
-    for (int h = 0; h < 2; h++) {
-        const auto put = [&](int k, float v) {
-            scale_place(scales, k, g + 8 * h)[t] = WHOLE || t < left ? v : -0.0f;
-        };
-        for (int k = 0; k < X::KINDS; k++)
-            put(k, a[h][k]);
-        if (F::MINIMUM)
-            put(1, m[h]);
-        if (F::JOINT) {
-            put(2, -DOT_ZERO_F * (a[h][0] + a[h][1]));
-            m[h] = WHOLE || left > 0 ? m[h] * (1.0f / 32) : 0.0f;
-        }
-    }
-    __syncwarp();
-    float factor[2][X::FACTORS][4];
-    for (int h = 0; h < 2; h++)
-        for (int k = 0; k < X::FACTORS; k++) {
-            const float4 v = kg_load_float4(scale_place(scales, k, g + 8 * h));
-            factor[h][k][0] = v.x;
-            factor[h][k][1] = v.y;
-            factor[h][k][2] = v.z;
-            factor[h][k][3] = v.w;
-        }
-    if (LATE)
-        for (int h = 0; h < 2; h++)
-            W::codes(slot, at, off[h], w, t, tables, c[h], e[h]);
-#pragma unroll
-    for (int n = 0; n < 2; n++) {
-        uint32_t b[2][4];
-        wide_fragments<W>(x.codes + X::CODE_BYTES * (pair + n), b);
-        const float4 d4 = kg_load_float4(x.d + 16 * (pair + n) + 4 * t);
-        const float d[2][2] = {
-            {d4.x, d4.y},
-            {d4.z, d4.w}
-        };
-        float s[4], addend[2][4];
-        if (F::MINIMUM) {
-            const float4 s4 = kg_load_float4(x.s + 16 * (pair + n) + 4 * t);
-            s[0] = s4.x;
-            s[1] = s4.y;
-            s[2] = s4.z;
-            s[3] = s4.w;
-        }
-        for (int k = 0; k < X::KINDS; k++) {
-            float4 v = {};
-            if (X::ADDEND)
-                v = kg_load_float4(x.addend + 16 * (X::KINDS * (pair + n) + k) + 4 * t);
-            addend[k][0] = v.x;
-            addend[k][1] = v.y;
-            addend[k][2] = v.z;
-            addend[k][3] = v.w;
-        }
-#pragma unroll
-        for (int v = 0; v < 2; v++) {
-            const int u = 2 * n + v;
-            float *const sum = acc + 4 * u;
-            if constexpr (F::JOINT) {
-                int dot[2][4];
-                for (int k = 0; k < 2; k++)
-                    wide_mma<W>(dot[k], c, e, u, b[v], k, zero.v);
-                for (int i = 0; i < 4; i++) {
-                    const float(*const f)[4] = factor[i / 2];
-                    const float joint =
-                        wide_join(dot[0][i], dot[1][i], f[0][u], f[1][u], f[2][u]);
-                    sum[i] = fmaf(m[i / 2], d[v][i % 2] * joint, sum[i]);
-                }
-            } else {
-#pragma unroll
-                for (int k = 0; k < X::KINDS; k++) {
-                    int dot[4];
-                    wide_mma<W>(dot, c, e, u, b[v], k, zero.v);
-                    for (int i = 0; i < 4; i++) {
-                        const float less =
-                            X::ADDEND ? addend[k][2 * v + i % 2] : -DOT_ZERO_F;
-                        sum[i] =
-                            fmaf(factor[i / 2][k][u],
-                                 d[v][i % 2] * (__int_as_float(dot[i]) + less), sum[i]);
-                    }
-                }
-            }
-            if (F::MINIMUM)
-                for (int i = 0; i < 4; i++)
-                    sum[i] = fmaf(factor[i / 2][1][u], s[2 * v + i % 2], sum[i]);
-        }
-    }
-}
 
 /* ---- results ---- */
 
@@ -470,8 +314,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
                 if (!copies) {
                     wait_groups(stages - 1 - stage);
                     __syncwarp();
-                    for (int j = 0; j < S; j++)
-                        wide_take_q<W>(16 * (S * stage + j) + warp, x);
+                    wide_take_q<W, S>(16 * S * stage + warp, x);
                 }
                 sync_computing();
             }

@@ -5,7 +5,7 @@
  *   TWICE    both sets of codes of a group of 16 go through one instruction, c in the first
  *            half of its k and e in the second, with the same activations in both
  *
- * and where F::JOINT, codes are 32 times what they should be.
+ * and where F::JOINT, codes are 32 times what they should be, and scales a 32nd.
  */
 #ifndef KGATE_KERNELS_MMVQ_WIDE_READERS_H
 #define KGATE_KERNELS_MMVQ_WIDE_READERS_H
@@ -45,10 +45,19 @@ static __device__ __forceinline__ uint32_t bits_any(const uint8_t *smem, int at,
     return __funnelshift_r(w[0], w[1], (unsigned)from);
 }
 
-/* Three bits, the third inverted, at the top of a byte are 32 (q - 4): no offset is left. */
+/* Three bits, the third inverted, at the top of a byte are 32 (q - 4): no offset is left. Scales are a
+   32nd of what they are, which the exponent of the f32 that they are put into does. */
 template <>
 struct wide_reader<read_q3_k> : read_q3_k {
     enum { TWICE = 0, OFFSET = 0 };
+    SCALES
+    {
+        const uint8_t *p = smem + at[0] + 110 * (w >> 1) + off[0];
+        const uint32_t v = six_bits(p, w & 1, t);
+        a[0] = __uint_as_float(__byte_perm(v, 0x48800000u, 0x7640)) - 262145.0f;
+        a[1] = __uint_as_float(__byte_perm(v, 0x48800000u, 0x7641)) - 262145.0f;
+        *b = load_half(p + 108);
+    }
     CODES
     {
         (void)tables;

@@ -138,38 +138,46 @@ static __device__ __forceinline__ void wide_copy_q(const struct wide_source &fro
         kg_cp_async_4(x.s + to, from.s + 2 * at, there ? 4 : 0);
 }
 
-/* The pair, which the same warp has copied, in the order in which lanes want it: lane (n, t) the
-   codes of both units for row n of q; lane t of a row of w d, s and addends of columns 2t and
-   2t + 1 of the first, then of the second. */
-template <class R>
+/* S pairs, `pair` and each sixteenth behind it, which the same warp has copied, in the order in which lanes
+   want them: lane (n, t) the codes of both units for row n of q; lane t of a row of w d, s and addends of
+   columns 2t and 2t + 1 of the first, then of the second. */
+template <class R, int S>
 static __device__ __forceinline__ void wide_take_q(int pair,
                                                    const struct wide_shared<R> &x)
 {
     using X = wide_x<R>;
     const int lane = threadIdx.x % 32, n = lane / 4, t = lane % 4;
     uint8_t *const codes = x.codes + X::CODE_BYTES * pair;
-    uint32_t b[2][2];
-    for (int i = 0; i < 2; i++)
-        load_x<R::MAP>(raw_chunk(codes, n, 2 * i), raw_chunk(codes, n, 2 * i + 1), t,
-                       b[i]);
+    uint32_t b[S][2][2];
+#pragma unroll
+    for (int j = 0; j < S; j++)
+        for (int i = 0; i < 2; i++) {
+            uint8_t *const from = codes + 16 * j * X::CODE_BYTES;
+            load_x<R::MAP>(raw_chunk(from, n, 2 * i), raw_chunk(from, n, 2 * i + 1), t,
+                           b[j][i]);
+        }
     __syncwarp();
-    if (R::TWICE) {
-        for (int i = 0; i < 4; i++)
-            *(uint32_t *)(codes + 128 * i + 4 * lane) = b[i / 2][i % 2];
-    } else {
-        *(uint4 *)(codes + 16 * lane) = make_uint4(b[0][0], b[0][1], b[1][0], b[1][1]);
-    }
-    if (X::ADDEND) {
-        const int to = 4 * (n / 2) + n % 2 + 2 * (t % 2);
-        const int kind = t / 2;
-        int start[2][2];
-        for (int i = 0; i < 2; i++)
-            tile_init<R>(b[i], start[i]);
-        const int one = kind ? start[0][1] : start[0][0],
-                  other = kind ? start[1][1] : start[1][0];
-        if (kind < X::KINDS)
-            x.addend[16 * (X::KINDS * pair + kind) + to] =
-                (float)((t % 2 ? other : one) - DOT_ZERO) - DOT_ZERO_F;
+#pragma unroll
+    for (int j = 0; j < S; j++) {
+        uint8_t *const to = codes + 16 * j * X::CODE_BYTES;
+        if (R::TWICE) {
+            for (int i = 0; i < 4; i++)
+                *(uint32_t *)(to + 128 * i + 4 * lane) = b[j][i / 2][i % 2];
+        } else {
+            *(uint4 *)(to + 16 * lane) =
+                make_uint4(b[j][0][0], b[j][0][1], b[j][1][0], b[j][1][1]);
+        }
+        if (X::ADDEND) {
+            const int kind = t / 2, column = 4 * (n / 2) + n % 2 + 2 * (t % 2);
+            int start[2][2];
+            for (int i = 0; i < 2; i++)
+                tile_init<R>(b[j][i], start[i]);
+            const int one = kind ? start[0][1] : start[0][0],
+                      other = kind ? start[1][1] : start[1][0];
+            if (kind < X::KINDS)
+                x.addend[16 * (X::KINDS * (pair + 16 * j) + kind) + column] =
+                    (float)((t % 2 ? other : one) - DOT_ZERO) - DOT_ZERO_F;
+        }
     }
 }
 
