@@ -9,6 +9,9 @@
  *   kg_warpgroup_wait<N>    until at most the N last groups are under way. Until then nobody may
  *                           touch D, the registers of A, or B
  *
+ *   kg_warpgroup_any        whether it is so in any thread of the warpgroup, or at least of the
+ *                           warp; for what products come next, which all four warps must agree on
+ *
  *   kg_warpgroup_registers  gives each thread of the warpgroup so many, a multiple of 8, which the
  *                           others of the block must have left or let go
  *
@@ -34,6 +37,21 @@ static __device__ __forceinline__ void kg_warpgroup_registers(bool many)
         kg_registers_grow<MANY>();
     else
         kg_registers_shrink<FEW>();
+}
+/* Barrier 1 + its number. */
+static __device__ __forceinline__ bool kg_warpgroup_any(bool x)
+{
+    uint32_t any;
+    asm volatile("{\n"
+                 ".reg .pred p, q;\n"
+                 "setp.ne.u32 p, %1, 0;\n"
+                 "barrier.cta.red.or.pred q, %2, 128, p;\n"
+                 "selp.u32 %0, 1, 0, q;\n"
+                 "}"
+                 : "=r"(any)
+                 : "r"((uint32_t)x), "r"(1 + threadIdx.x / 128)
+                 : "memory");
+    return any != 0;
 }
 static __device__ __forceinline__ void kg_warpgroup_begin(void)
 {
@@ -69,6 +87,10 @@ static __device__ __forceinline__ void kg_warpgroup_wait(float (&d)[32])
 template <int FEW, int MANY>
 static __device__ inline void kg_warpgroup_registers(bool)
 {
+}
+static __device__ inline bool kg_warpgroup_any(bool x)
+{
+    return __any_sync(KG_WARP_ALL, x) != 0;
 }
 static __device__ inline void kg_warpgroup_begin(void)
 {

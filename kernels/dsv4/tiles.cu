@@ -16,8 +16,8 @@
  *
  * Products run beside the scaling and adding of the group before (device/warpgroup.h).
  *
- * A stage with marked groups goes a slower way, on which they are looked at (mend_group): nearly
- * always they need no order after all.
+ * The marked groups of a stage are looked at first: nearly always they need no order after all
+ * (stage_unsettled). A stage that has such sums goes a slower way (mend_group).
  *
  * A first part is stored, not added to 0, and y gets + 0.0f at the end: as every part starts
  * from +0 in the defined order, no sum there is -0, and +0 for -0 is all that differs.
@@ -120,21 +120,44 @@ __device__ __forceinline__ void add_group(const struct product<KIND> &p, int j,
         add_terms<KIND, false>(p.d, p.s, sum);
 }
 
-/* The sum of the leaves of a stage with marks, one group after the other, the marked ones looked at. */
+/* The marks of position j of the open stage; lane i has those of position i. */
+__device__ __forceinline__ uint64_t marks_at(uint64_t of_lane, int j)
+{
+    return __shfl_sync(KG_WARP_ALL, (uint32_t)of_lane, j) |
+           (uint64_t)__shfl_sync(KG_WARP_ALL, (uint32_t)(of_lane >> 32), j) << 32;
+}
+
+/* Whether the open stage, which has marks, has sums that may need their order. Nearly always it
+   has none, and goes the way of the others. */
+template <int KIND>
+__device__ inline bool stage_unsettled(const struct walk<KIND> &k, uint64_t of_lane)
+{
+    constexpr int STEPS = recipe<KIND>::STEPS;
+    bool found = false;
+#pragma unroll 1
+    for (int j = 0; j < stage<KIND>::POSITIONS; j++) {
+        const uint64_t marks = marks_at(of_lane, j);
+        if (marks == 0)
+            continue;
+        uint32_t spread[STEPS];
+        load_w<STEPS>(k.w_in + j * STEPS * 128, spread);
+        found |= any_unsettled<STEPS>(spread, k.x_in + j * STEPS * 2048, marks);
+    }
+    return kg_warpgroup_any(found);
+}
+
+/* The sum of the leaves of such a stage, one group after the other, the marked ones looked at. */
 template <int KIND, int ROUNDS, bool CONTINUES>
 __device__ __forceinline__ void marked_stage_sum(const struct walk<KIND> &k,
+                                                 uint64_t of_lane,
                                                  struct product<KIND> &p, float *sum)
 {
     typedef leaves<KIND, ROUNDS> L;
     constexpr int STEPS = recipe<KIND>::STEPS, POSITIONS = stage<KIND>::POSITIONS;
     float held[L::HELD + 1][VALUES];
-    const int lane = threadIdx.x % 32;
-    const uint64_t of_lane = lane < POSITIONS ? k.marks[k.number * POSITIONS + lane] : 0;
 #pragma unroll /* `held` in registers */
     for (int j = 0; j < POSITIONS; j++) {
-        const uint64_t marks =
-            __shfl_sync(KG_WARP_ALL, (uint32_t)of_lane, j) |
-            (uint64_t)__shfl_sync(KG_WARP_ALL, (uint32_t)(of_lane >> 32), j) << 32;
+        const uint64_t marks = marks_at(of_lane, j);
         uint32_t spread[STEPS];
         load_w<STEPS>(k.w_in + j * STEPS * 128, spread);
         start(k, j, spread, p);
@@ -158,9 +181,14 @@ __device__ __forceinline__ void stage_sum(struct walk<KIND> &k, float *sum)
     struct product<KIND> p[2];
     open_stage(k);
     if (k.marked) {
-        marked_stage_sum<KIND, ROUNDS, CONTINUES>(k, p[0], sum);
-        close_stage(k);
-        return;
+        const int lane = threadIdx.x % 32;
+        const uint64_t of_lane =
+            lane < POSITIONS ? k.marks[k.number * POSITIONS + lane] : 0;
+        if (stage_unsettled(k, of_lane)) {
+            marked_stage_sum<KIND, ROUNDS, CONTINUES>(k, of_lane, p[0], sum);
+            close_stage(k);
+            return;
+        }
     }
     uint32_t spread[STEPS_IN_STAGE]; /* at once: the time that it takes passes once */
     load_w<STEPS_IN_STAGE>(k.w_in, spread);

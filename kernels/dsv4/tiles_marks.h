@@ -75,9 +75,56 @@ __device__ inline void order_limits(const uint32_t b[STEPS][2], float limits[2])
             __shfl_sync(KG_WARP_ALL, last, (threadIdx.x % 4 * 2 + i) * 4) * 511.0f;
 }
 
-/* Puts right the sums of a marked group that need their order. The test of fp4.h takes all weights
-   for the largest; with the sums of |x * w| of a step themselves, on top of the sum of the steps
-   before, it nearly always says no. */
+/* Which of the thread's four sums with eight rows may need their order, bit by bit. The test of fp4.h
+   takes all weights for the largest; with the sums of |x * w| of a step themselves, on top of the
+   sum of the steps before, it nearly always says no. */
+template <int STEPS>
+__device__ __forceinline__ uint32_t unsettled(const uint32_t a[STEPS][4],
+                                              const unsigned char *x, int part)
+{
+    uint32_t b[STEPS][2], found = 0;
+    float before[4] = {}, most[4] = {}, limits[2];
+    for (int h = 0; h < STEPS; h++) {
+        uint32_t large[4];
+        float magnitudes[4];
+        for (int i = 0; i < 4; i++) {
+            magnitudes[i] = fabsf(before[i]);
+            large[i] = a[h][i] & 0x7fff7fffu;
+        }
+        load_x(x + h * 2048, part, b[h]);
+        if (h + 1 < STEPS)
+            kg_mma_f16_16816(before, a[h], b[h]);
+        b[h][0] &= 0x7fff7fffu;
+        b[h][1] &= 0x7fff7fffu;
+        kg_mma_f16_16816(magnitudes, large, b[h]);
+        for (int i = 0; i < 4; i++) /* a NaN stays */
+            most[i] = most[i] > magnitudes[i] ? most[i] : magnitudes[i];
+    }
+    order_limits<STEPS>(b, limits);
+    for (int i = 0; i < 4; i++)
+        found |= most[i] < limits[i % 2] ? 0u : 1u << i;
+    return found;
+}
+
+/* Whether any of the thread's sums of a marked group may. */
+template <int STEPS>
+__device__ inline bool any_unsettled(const uint32_t spread[STEPS], const unsigned char *x,
+                                     uint64_t marks)
+{
+    uint32_t a[STEPS][4], found = 0;
+    for (int h = 0; h < STEPS; h++)
+        spread_halves(spread[h], a[h]);
+#pragma unroll 1
+    for (int part = 0; part < VALUES / 4; part++) {
+        const uint32_t rows = (uint32_t)(marks >> part * 8) & 0xffu;
+        if (rows != 0) /* two rows a thread, of two columns */
+            found |=
+                unsettled<STEPS>(a, x, part) & (rows >> threadIdx.x % 4 * 2 & 3u) * 5u;
+    }
+    return found != 0;
+}
+
+/* Puts right the sums of a marked group that need their order. */
 template <int STEPS>
 __device__ __forceinline__ void mend_group(const uint32_t spread[STEPS],
                                            const unsigned char *x, uint64_t marks,
@@ -94,32 +141,10 @@ __device__ __forceinline__ void mend_group(const uint32_t spread[STEPS],
     for (int part = 0; part < VALUES / 4; part++) {
         if ((marks >> part * 8 & 0xffu) == 0)
             continue;
-        uint32_t b[STEPS][2];
-        float before[4] = {}, most[4] = {}, limits[2];
-        for (int h = 0; h < STEPS; h++) {
-            uint32_t large[4];
-            float magnitudes[4];
-            for (int i = 0; i < 4; i++) {
-                magnitudes[i] = fabsf(before[i]);
-                large[i] = a[h][i] & 0x7fff7fffu;
-            }
-            load_x(x + h * 2048, part, b[h]);
-            if (h + 1 < STEPS)
-                kg_mma_f16_16816(before, a[h], b[h]);
-            b[h][0] &= 0x7fff7fffu;
-            b[h][1] &= 0x7fff7fffu;
-            kg_mma_f16_16816(magnitudes, large, b[h]);
-            for (int i = 0; i < 4; i++) /* a NaN stays */
-                most[i] = most[i] > magnitudes[i] ? most[i] : magnitudes[i];
-        }
-        order_limits<STEPS>(b, limits);
+        const uint32_t found = unsettled<STEPS>(a, x, part);
 #pragma unroll 1
         for (int i = 0; i < 4; i++) {
-            const float mine = i == 0   ? most[0]
-                               : i == 1 ? most[1]
-                               : i == 2 ? most[2]
-                                        : most[3];
-            if (mine < (i % 2 == 0 ? limits[0] : limits[1]))
+            if ((found >> i & 1u) == 0)
                 continue;
             const float sum = ordered_sum<STEPS>(x, part * 8 + lane % 4 * 2 + i % 2,
                                                  nibbles, i / 2 * 16);
