@@ -278,10 +278,10 @@ static __global__ void
     sum_of_keys<HG, 2>(own_sums.sum, at_sum);
     state[warp][2 * pair + at_sum] =
         make_float2(at_sum ? own_sums.max[1] : own_sums.max[0], own_sums.sum[0]);
-    float *rest = &own_sums.rest[0][0];
-    const int n_rest = sum_of_keys<HG, 2 * shape::BLOCKS>(rest, at_rest);
+    float *own_rest = &own_sums.rest[0][0];
+    const int n_rest = sum_of_keys<HG, 2 * shape::BLOCKS>(own_rest, at_rest);
     for (int i = 0; i < n_rest; i++)
-        rests[warp][2 * pair + (at_rest + i) % 2][(at_rest + i) / 2] = rest[i];
+        rests[warp][2 * pair + (at_rest + i) % 2][(at_rest + i) / 2] = own_rest[i];
     own_sums.values.store(own);
     __syncthreads();
 
