@@ -42,11 +42,6 @@ struct kg_decode {
     int32_t head_dim, n_heads, n_kv_heads;
     int32_t window;
     float scale;
-    int64_t settled;     /* Keys at positions below it were written by launches that are
-                            complete or behind which a plain launch stands in the stream, so
-                            that deep arms may read them while the launch ahead runs: when
-                            a token has been appended, length - 1. 0 where that is not
-                            known. Read by decode and decode_rows */
     const float *q;      /* [rows][n_heads][head_dim] */
     const void *k_cache; /* kgate/ops/kv.h; NULL where a table holds addresses */
     const void *v_cache;
@@ -55,6 +50,12 @@ struct kg_decode {
     void *workspace; /* decode_workspace() bytes, aligned to 16, zeroed before its
                               first use; a call leaves it ready for the next of as many
                               rows, whatever their lengths */
+    /* Keys and values at positions below it are settled: a deep arm may read them while the
+       launch ahead in the stream still runs. So the launches that wrote them are complete, or
+       a plain launch stands between them and this one. After a token has been appended:
+       length - 1. 0, for who does not know, is always right. decode and decode_rows read it,
+       the other two do not. */
+    int64_t settled;
 };
 
 /* ---- prefill ---- */
