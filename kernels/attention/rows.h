@@ -128,8 +128,9 @@ struct lane_elements {
     }
 };
 
-/* finish() of all of them. A quotient is corrected once by its remainder, as division does it;
-   one reciprocal serves all, and no branch stands between them. */
+/* finish() of all of them, to the bit unless a value is below 2^-100. A quotient is corrected once
+   by its remainder, as division does it; one reciprocal serves all, and no branch stands between
+   them. What is not finite, or a row without keys, is divided. */
 template <int E>
 static __device__ __forceinline__ void quotients(const float (&value)[E], float sum,
                                                  float (&x)[E])

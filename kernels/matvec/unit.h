@@ -32,8 +32,9 @@ struct unit32 {
     uint32_t c[8]; /* codes 4i .. 4i+3 in word i, element 4i in the low byte */
     float a[2];    /* scale of each half; of the whole in a[0] where GROUP is 32 */
     float b[2];    /* minimum likewise; not set where the type has none */
-    float d;   /* where the type's scales are joint, and there only: a[g] is d * sc[g], */
-    int sc[2]; /* rounded once */
+    /* Set where the type's scales are joint, and there only: a[g] is d * sc[g], rounded once. */
+    float d;
+    int sc[2];
 };
 
 /* Weight k of the unit. T is a format of formats.h. */
@@ -57,8 +58,8 @@ static __device__ inline float unit_value(const struct unit32 &u, int k)
  *
  * dot_g is the exact integer dot product of the group's codes (|dot_g| < 2^24, so its
  * conversion is exact, as is that of the joint dot, below 2^20). d * dot_g comes first
- * because it stays in range whatever the weight's scale: a E8M0 scale next to either end of the f32 range would overflow or
- * underflow with the other factor alone. A minimum with GROUP 16 would need the sum of
+ * because it stays in range whatever the weight's scale: an E8M0 scale next to either end of
+ * the f32 range would overflow or underflow with the other factor alone. A minimum with GROUP 16 would need the sum of
  * each half, which q8_1 does not hold: no such type has a stage B. */
 template <class T>
 static __device__ inline float unit_fold(float acc, const struct unit32 &u,

@@ -7,8 +7,7 @@
 #include "kernels/cuda/tensor_map.h"
 #endif
 
-/* Shared memory of a block, and the multiprocessors of the largest chip of
-   this kind. */
+/* Shared memory of a block, and the multiprocessors of the largest chip of this kind. */
 #define WIDE_SHARED (227 * 1024)
 #define WIDE_BLOCKS 132
 

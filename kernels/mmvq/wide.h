@@ -14,9 +14,10 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * (Q3_K: acc = fmaf(d_w, d * (f32)(sc[0] * dot_0 + sc[1] * dot_1), acc)) and the butterfly is done at
- * the end of a tile: over distances 16, 8 and 4 across warps, 2 and 1 across the units of a warp. dot_g is an integer: the bits are those of unit_fold in stage_b. A
- * unit behind the end of a row adds -0.
+ * (Q3_K: acc = fmaf(d_w, d * (f32)(sc[0] * dot_0 + sc[1] * dot_1), acc)) and the butterfly is
+ * done at the end of a tile: over distances 16, 8 and 4 across warps, 2 and 1 across the units of a
+ * warp. dot_g is an integer: the bits are those of unit_fold in stage_b. A unit behind the end of a
+ * row adds -0.
  *
  * An accumulator of the matrix instruction starts at the bits of 1.5 * 2^23 plus what an
  * offset of all codes (8 of Q4_0, ...) takes off the dot, so that the dot comes out as f32 without
@@ -252,9 +253,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
        registers; but then tables too, which are moved from there at each use. */
     const int number = (int)threadIdx.x / 32;
     const int warp = W::EXTRA ? number : __shfl_sync(KG_WARP_ALL, number, 0);
-    const int w = warp % TEAM_WARPS,
-
-              team = warp < COPY_WARP ? warp / TEAM_WARPS : 0;
+    const int w = warp % TEAM_WARPS, team = warp < COPY_WARP ? warp / TEAM_WARPS : 0;
     const bool copies = warp >= COPY_WARP;
     const int units = p.k / KG_UNIT, stages = (units + 32 * S - 1) / (32 * S);
     const uint32_t turns = (p.tiles + WIDE_TEAMS - 1) / WIDE_TEAMS;

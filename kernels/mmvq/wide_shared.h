@@ -55,8 +55,8 @@ struct wide_slot {
 };
 
 /* Of the shared q, for each pair of units 2p, 2p + 1: codes by lane (where they are read TWICE, a
-   matrix of 8 x 16 bytes for each group), then d, s and addends, by
-   column as lanes want them. An addend takes the bits of DOT_ZERO off a dot, and what the
+   matrix of 8 x 16 bytes for each group), then d, s and addends, by column as lanes want them. An
+   addend takes the bits of DOT_ZERO off a dot, and what the
    offset of all codes is in it. */
 template <class R>
 struct wide_x {
@@ -69,7 +69,6 @@ struct wide_x {
                 FLOATS * (1 + ((int)R::F::MINIMUM != 0) + (ADDEND ? (int)KINDS : 0)),
         FACTORS = (int)KINDS + ((int)R::F::MINIMUM != 0) +
                   ((int)R::F::JOINT != 0), /* of a unit */
-
     };
 };
 

@@ -51,8 +51,8 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
  * The error of a sum of integer products, from its partial sums (running.c). A unit of 32
  * weights adds one term per scale group (1, or 2 where 16 elements share a scale), then one
  * for its minimum if the type has one. Where the two scales are integers times one number
- * (joint), they and the dots make one integer and one term. Integer dot products are exact, and so are the
- * weight's scales and minima in f32. A term is rounded once before fma adds it: d * dot or
+ * (joint), they and the dots make one integer and one term. Integer dot products are exact, and
+ * so are the weight's scales and minima in f32. A term is rounded once before fma adds it: d * dot or
  * a * dot (d * the joint integer), or the sum s = d * sum(q) that the activation carries.
  *
  * Where a chain is cut at places that are not known, into `segments` parts that are added in
