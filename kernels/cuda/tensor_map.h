@@ -20,8 +20,9 @@ int kg_tensor_map_16bit(CUtensorMap *map, const void *data, int rank,
 
 /*
  * A map of `rows` rows of bytes, row_bytes apart (a multiple of 16), of which one load takes
- * box_rows from any row at any even byte, box_bytes of each (a multiple of 16, at most 512),
- * row after row; what lies outside is written as zeros. Coordinates: pairs of bytes, row.
+ * box_rows from any row at any multiple of 16 bytes (elsewhere the device finds an illegal
+ * instruction), box_bytes of each (a multiple of 16, at most 512), row after row; what lies
+ * outside is written as zeros. Coordinates: pairs of bytes, row.
  */
 int kg_tensor_map_rows(CUtensorMap *map, const void *data, uint64_t rows,
                        uint64_t row_bytes, uint32_t box_rows, uint32_t box_bytes);
