@@ -112,6 +112,12 @@ static const struct product products[] = {
     {"m9",    32, 9,  72,  1152 },
     {"m17",   32, 17, 100, 2432 },
     {"m65",   32, 65, 144, 640  },
+ /* few groups: tiles leaves partial sums out, down to 32, 16 and 8 */
+    {"k128",  16, 9,  24,  128  },
+    {"k128",  32, 9,  24,  128  },
+    {"k256",  16, 9,  24,  256  },
+    {"k384",  16, 9,  24,  384  },
+    {"k384",  32, 9,  24,  384  },
  /* three groups in a partial sum */
     {"deep",  16, 10, 24,  4480 },
     {"deep",  32, 10, 24,  8320 },
