@@ -200,7 +200,7 @@ __device__ inline void prepare_w(const struct gemm_args &a, const struct plan<KI
                                  unsigned char *scratch, int64_t tile, int piece)
 {
     constexpr int GROUP = recipe<KIND>::GROUP, STEPS = recipe<KIND>::STEPS;
-    constexpr int ITEMS = p.W_ITEMS;
+    constexpr int ITEMS = plan<KIND>::W_ITEMS;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane % 8;
     const int first = piece * p.PIECE_GROUPS + warp * 4 + lane / 8;
     const int groups = (int)p.groups;
