@@ -375,11 +375,13 @@ template <class F>
 static __device__ __forceinline__ float fold_dots(float acc, const float a[2], float m,
                                                   const float dot[2], float d, float s)
 {
-    if (F::JOINT) /* integers below 2^24 up to d: exact */
+    if constexpr (F::JOINT) { /* integers below 2^24 up to d: exact */
         return fmaf(m, d * fmaf(a[1], dot[1], a[0] * dot[0]), acc);
-    for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
-        acc = fmaf(a[k], d * dot[k], acc);
-    return F::MINIMUM ? fmaf(m, s, acc) : acc;
+    } else {
+        for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
+            acc = fmaf(a[k], d * dot[k], acc);
+        return F::MINIMUM ? fmaf(m, s, acc) : acc;
+    }
 }
 
 /* Where rows g + 8k, k < TILE_ROWS / 8, of a stage begin in each plane: at[i] + off[i]. Where
