@@ -21,14 +21,22 @@ struct alignas(16) decode_queries<HD, HG, false> {
     float q[HG * HD];
 };
 
+/* The scale of 32 elements whose largest magnitude is `top`; id: what they are multiplied by. */
+static __device__ __forceinline__ float query_scale(float top, float &id)
+{
+    const float d = top / 127.0f;
+    id = d > 0.0f ? 1.0f / d : 0.0f;
+    return d;
+}
+
 /* 32 elements of a head, which a warp's lanes have as x, to shared memory. */
 template <int HD, int HG>
 static __device__ __forceinline__ void
 store_queries(struct decode_queries<HD, HG, true> &to, int i, float x)
 {
     const int lane = threadIdx.x % 32, h = i / (HD / 32), b = i % (HD / 32);
-    const float d = warp_max(fabsf(x)) / 127.0f;
-    const float id = d > 0.0f ? 1.0f / d : 0.0f;
+    float id;
+    const float d = query_scale(warp_max(fabsf(x)), id);
     to.code[h][32 * b + lane] = (int8_t)__float2int_rn(x * id);
     if (lane == 0)
         to.d[h][b] = d;
@@ -98,8 +106,8 @@ struct own_queries {
             float top = 0.0f;
             for (int e = 0; e < 8; e++)
                 top = fmaxf(top, fabsf(x[j][e]));
-            const float d = warp_max<4>(top) / 127.0f;
-            const float id = d > 0.0f ? 1.0f / d : 0.0f;
+            float id;
+            const float d = query_scale(warp_max<4>(top), id);
             uint32_t c[8];
             for (int e = 0; e < 8; e++) /* no NaN, whose bits devices differ in */
                 c[e] = __float_as_uint(fmaxf(x[j][e] * id, -127.0f) + KG_ROUND_F32);
