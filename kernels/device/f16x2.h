@@ -27,6 +27,16 @@ static __device__ __forceinline__ uint32_t kg_round_half2(float lo, float hi)
 #endif
 }
 
+/* Both halves by themselves, where there is no such instruction. */
+static __device__ __forceinline__ uint32_t kg_each_half(
+    uint32_t a, uint32_t b, struct kg_half (*op)(struct kg_half a, struct kg_half b))
+{
+    return kg_pack_half2(
+        op(kg_half_from_bits((uint16_t)a), kg_half_from_bits((uint16_t)b)),
+        op(kg_half_from_bits((uint16_t)(a >> 16)),
+           kg_half_from_bits((uint16_t)(b >> 16))));
+}
+
 static __device__ __forceinline__ uint32_t kg_hmul2(uint32_t a, uint32_t b)
 {
 #if defined(__CUDA_ARCH__)
@@ -34,10 +44,7 @@ static __device__ __forceinline__ uint32_t kg_hmul2(uint32_t a, uint32_t b)
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     return d;
 #else
-    return kg_pack_half2(
-        kg_hmul(kg_half_from_bits((uint16_t)a), kg_half_from_bits((uint16_t)b)),
-        kg_hmul(kg_half_from_bits((uint16_t)(a >> 16)),
-                kg_half_from_bits((uint16_t)(b >> 16))));
+    return kg_each_half(a, b, kg_hmul);
 #endif
 }
 
@@ -48,10 +55,7 @@ static __device__ __forceinline__ uint32_t kg_hadd2(uint32_t a, uint32_t b)
     asm("add.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     return d;
 #else
-    return kg_pack_half2(
-        kg_hadd(kg_half_from_bits((uint16_t)a), kg_half_from_bits((uint16_t)b)),
-        kg_hadd(kg_half_from_bits((uint16_t)(a >> 16)),
-                kg_half_from_bits((uint16_t)(b >> 16))));
+    return kg_each_half(a, b, kg_hadd);
 #endif
 }
 
