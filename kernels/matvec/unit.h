@@ -59,8 +59,8 @@ static __device__ inline float unit_value(const struct unit32 &u, int k)
  * dot_g is the exact integer dot product of the group's codes (|dot_g| < 2^24, so its
  * conversion is exact, as is that of the joint dot, below 2^20). d * dot_g comes first
  * because it stays in range whatever the weight's scale: an E8M0 scale next to either end of
- * the f32 range would overflow or underflow with the other factor alone. A minimum with GROUP 16 would need the sum of
- * each half, which q8_1 does not hold: no such type has a stage B. */
+ * the f32 range would overflow or underflow with the other factor alone. A minimum with GROUP
+ * 16 would need the sum of each half, which q8_1 does not hold: no such type has a stage B. */
 template <class T>
 static __device__ inline float unit_fold(float acc, const struct unit32 &u,
                                          const uint32_t x[8], float d, float s)
