@@ -159,6 +159,40 @@ static struct kg_cost arm_cost(const struct job *job, int arm, int64_t keys)
     return cost_of(job, keys, arm == INT8 || arm == INT8_DEEP ? "dp4a" : "f32");
 }
 
+/* Whether the arm reads settled keys ahead, and the provider has the launcher for it. */
+static bool reads_ahead(const struct kg_cell *c, int arm)
+{
+    const struct kg_attention_ops *ops = kg_provider(c)->attention;
+
+    return arms[arm].arm & KG_DECODE_DEEP && ops && ops->size >= sizeof *ops &&
+           ops->decode_settled;
+}
+
+/* Row 0; as if the last key had just been appended. */
+static int decode_one(struct job *job, int arm, int64_t length)
+{
+    struct kg_cell *c = job->cell;
+    int64_t last = length - 1;
+
+    if (length > 0 && reads_ahead(c, arm))
+        return KG_OPS(c, attention, decode_settled)(arms[arm].arm, pointers(job, 0), last,
+                                                    1, last, kg_stream(c));
+    return KG_OPS(c, attention, decode)(arms[arm].arm, pointers(job, 0), length,
+                                        kg_stream(c));
+}
+
+/* Rows that see base + 1 keys and more; as if all behind `base` had just been appended. */
+static int decode_rows(struct job *job, int arm, int64_t base)
+{
+    struct kg_cell *c = job->cell;
+
+    if (reads_ahead(c, arm))
+        return KG_OPS(c, attention, decode_settled)(arms[arm].arm, pointers(job, 0), base,
+                                                    job->rows, base, kg_stream(c));
+    return KG_OPS(c, attention, decode_rows)(arms[arm].arm, pointers(job, 0), base,
+                                             job->rows, kg_stream(c));
+}
+
 /* Runs one arm on row 0 with `length` keys; the output is in job->out. */
 static const float *run_single(struct job *job, int arm, int64_t length)
 {
@@ -166,10 +200,7 @@ static const float *run_single(struct job *job, int arm, int64_t length)
     struct kg_cost cost = arm_cost(job, arm, length);
 
     make_outputs(job, 1, length);
-    job->args.settled = length - 1; /* as if the last key had just been appended */
-    KG_ARM(c, arms[arm].id, &cost,
-           KG_OPS(c, attention, decode)(arms[arm].arm, pointers(job, 0), length,
-                                        kg_stream(c)));
+    KG_ARM(c, arms[arm].id, &cost, decode_one(job, arm, length));
     return kg_fetch(job->out);
 }
 
@@ -516,7 +547,6 @@ static void run_rows(struct kg_cell *c, const void *row_)
     draw.q = 6;
     struct job job = make_job(c, &pairs[0], 256, 16, 4, keys, row->rows, &draw);
     size_t n = (size_t)(row->rows * 16 * 256);
-    job.args.settled = row->base;
 
     for (int arm = 0; arm < N_ARMS; arm++) {
         char name[64];
@@ -524,9 +554,7 @@ static void run_rows(struct kg_cell *c, const void *row_)
         if (arm == SCALAR && keys > 1000 && !every_arm(c))
             continue;
         make_outputs(&job, row->rows, keys);
-        KG_ARM(c, arms[arm].id, &cost,
-               KG_OPS(c, attention, decode_rows)(arms[arm].arm, pointers(&job, 0),
-                                                 row->base, row->rows, kg_stream(c)));
+        KG_ARM(c, arms[arm].id, &cost, decode_rows(&job, arm, row->base));
         const float *got = kg_fetch(job.out), *lse = kg_fetch(job.lse);
         struct want w =
             oracle(&job, job.q_host, job.k_bytes, job.v_bytes, keys, row->rows, arm);
@@ -723,8 +751,8 @@ static void run_appended(struct kg_cell *c, const void *row)
             c, arms[deep].id, NULL,
             KG_SEQ(KG_OPS(c, kv, append)(l, kg_ptr(k_new), kg_ptr(v_new), kg_ptr(old.k),
                                          kg_ptr(old.v), last, kg_stream(c)),
-                   KG_OPS(c, attention, decode)(arms[deep].arm, pointers(&old, 0), KEYS,
-                                                kg_stream(c))));
+                   KG_OPS(c, attention, decode_settled)(arms[deep].arm, pointers(&old, 0),
+                                                        last, 1, last, kg_stream(c))));
         const float *got = kg_fetch(old.out);
         check_bounds(&old, arms[deep].id, got, kg_fetch(old.lse), &w);
         kg_check_exact(c, arms[deep].id, got, want, HEADS * HD, 4);

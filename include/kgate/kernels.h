@@ -9,7 +9,8 @@
  * with `kernel-missing`. So an engine's adapter fills in what it has and leaves the rest
  * zero.
  *
- * Growth: members are only ever appended, to this struct and to the tables;
+ * Growth: members are only ever appended, to this struct and to the tables, which say their
+ * size; what launchers take does not grow, so that what is new there is a new launcher.
  * KG_PROVIDER_ABI changes when that rule is broken.
  */
 #ifndef KGATE_KERNELS_H

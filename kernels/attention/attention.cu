@@ -114,8 +114,6 @@ static int run(int arm, const struct kg_decode *a, struct decode p, int64_t rows
     }
     p.window = a->window;
     p.scale = a->scale;
-    if (!p.table && !p.lengths)
-        p.settled = (int)min(max(a->settled, INT64_C(0)), (int64_t)INT32_MAX);
 
     const bool main = l->k_type == KG_TYPE_Q8_0 && l->v_type == KG_TYPE_Q5_1;
     const bool deep = (arm & KG_DECODE_DEEP) != 0;
@@ -153,14 +151,21 @@ static int kg_decode_row(int arm, const struct kg_decode *args, int64_t length,
     return run(arm, args, p, 1, length, stream);
 }
 
+static int kg_decode_settled(int arm, const struct kg_decode *args, int64_t base,
+                             int64_t rows, int64_t settled, struct CUstream_st *stream)
+{
+    struct decode p = {};
+    if (base < 0 || rows < 0 || rows > ROWS_MAX || base > INT32_MAX - rows || settled < 0)
+        return KG_E_INVALID;
+    p.length = (int)base + 1;
+    p.settled = (int)min(settled, (int64_t)INT32_MAX);
+    return run(arm, args, p, rows, base + rows, stream);
+}
+
 static int kg_decode_rows(int arm, const struct kg_decode *args, int64_t base,
                           int64_t rows, struct CUstream_st *stream)
 {
-    struct decode p = {};
-    if (base < 0 || rows < 0 || rows > ROWS_MAX || base > INT32_MAX - rows)
-        return KG_E_INVALID;
-    p.length = (int)base + 1;
-    return run(arm, args, p, rows, base + rows, stream);
+    return kg_decode_settled(arm, args, base, rows, 0, stream);
 }
 
 static int kg_decode_seqs(int arm, const struct kg_decode *args, const uint64_t *table,
@@ -195,4 +200,5 @@ const struct kg_attention_ops kg_attention_table = {
     kg_decode_dc,
     kg_attention_prefill,
     kg_attention_stage,
+    kg_decode_settled,
 };

@@ -29,7 +29,7 @@
  *
  * Base: one tile of a warp in shared memory, plain copies, a second launch combines the
  * splits. Deep: stages of tiles under way by cp.async, the first of them before
- * kg_grid_wait() where all their keys are settled (kg_decode); of the warps that have stored
+ * kg_grid_wait() where all their keys are settled (decode_settled); of the warps that have stored
  * a part of a head the last one combines it in the same launch, which it learns from the
  * head's counter, and leaves that at 0.
  */

@@ -21,7 +21,7 @@ struct decode {
     int64_t k_stride, v_stride;
     int k_type, v_type;
     int length;
-    int settled; /* kg_decode; 0 where lengths or a table are on the device */
+    int settled; /* of decode_settled, otherwise 0 */
     int n_heads, n_kv_heads, window, splits_max;
     int group, splits_wanted; /* query heads of a key head; partition.h */
     int split_size, n_splits; /* of the only row, if the host knows its length; or 0 */

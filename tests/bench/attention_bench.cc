@@ -58,7 +58,6 @@ static void bench_decode(int head_dim, int n_heads, int n_kv_heads, int keys)
     a.n_heads = n_heads;
     a.n_kv_heads = n_kv_heads;
     a.scale = 1.0f / std::sqrt((float)head_dim);
-    a.settled = keys - 1;
     const size_t k_bytes = (size_t)(keys * a.layout.k_stride);
     const size_t v_bytes = (size_t)(keys * a.layout.v_stride);
     const double bytes = (double)(k_bytes + v_bytes);
@@ -90,7 +89,10 @@ static void bench_decode(int head_dim, int n_heads, int n_kv_heads, int keys)
         const auto launch = [&](int i) {
             a.k_cache = kc[i % copies];
             a.v_cache = vc[i % copies];
-            return pv->attention->decode(arm.arm, &a, keys, stream);
+            return arm.arm & KG_DECODE_DEEP
+                       ? pv->attention->decode_settled(arm.arm, &a, keys - 1, 1, keys - 1,
+                                                       stream)
+                       : pv->attention->decode(arm.arm, &a, keys, stream);
         };
         must(launch(0), arm.id);
         must(pv->device->sync(stream), arm.id);

@@ -386,6 +386,15 @@ int decode_rows(int arm, const struct kg_decode *args, int64_t base, int64_t row
         args, rows);
 }
 
+int decode_settled(int arm, const struct kg_decode *args, int64_t base, int64_t rows,
+                   int64_t settled, stream_t stream)
+{
+    return decode_wrote(
+        launch(inner->attention->decode_settled(arm, args, base, rows, settled, stream),
+               stream),
+        args, rows);
+}
+
 int decode_seqs(int arm, const struct kg_decode *args, const uint64_t *table,
                 const int32_t *lengths, int64_t batch, int64_t max_length,
                 stream_t stream)
@@ -597,6 +606,7 @@ struct kg_provider wrap()
     ENTRY(attention, decode_rows, decode_rows);
     ENTRY(attention, decode_seqs, decode_seqs);
     ENTRY(attention, decode_dc, decode_dc);
+    ENTRY(attention, decode_settled, decode_settled);
     ENTRY(attention, prefill, prefill);
     ENTRY(grouped, gemm_f16, gemm_f16);
     ENTRY(grouped, gemm_quant, gemm_quant);

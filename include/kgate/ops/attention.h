@@ -50,12 +50,6 @@ struct kg_decode {
     void *workspace; /* decode_workspace() bytes, aligned to 16, zeroed before its
                               first use; a call leaves it ready for the next of as many
                               rows, whatever their lengths */
-    /* Keys and values at positions below it are settled: a deep arm may read them while the
-       launch ahead in the stream still runs. So the launches that wrote them are complete, or
-       a plain launch stands between them and this one. After a token has been appended:
-       length - 1. 0, for who does not know, is always right. decode and decode_rows read it,
-       the other two do not. */
-    int64_t settled;
 };
 
 /* ---- prefill ---- */
@@ -127,6 +121,13 @@ struct kg_attention_ops {
        `half`, as f16: k16 and v16 [keys][n_kv_heads][head_dim]. */
     int (*stage)(const struct kg_prefill *args, int half, void *k16, void *v16,
                  struct CUstream_st *stream);
+
+    /* As decode_rows; keys and values at positions below `settled` may be read by a deep arm
+       while the launch ahead in the stream still runs. So the launches that wrote them are
+       complete, or a plain launch stands between them and this one. After a token has been
+       appended: length - 1. 0, which is decode_rows, is always right. */
+    int (*decode_settled)(int arm, const struct kg_decode *args, int64_t base,
+                          int64_t rows, int64_t settled, struct CUstream_st *stream);
 };
 
 #endif
