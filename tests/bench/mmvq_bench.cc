@@ -4,9 +4,11 @@
  *   mmvq_bench PROVIDER.so check [TYPE]          bits of every form against stage_b, odd shapes
  *   mmvq_bench PROVIDER.so speed [TYPE] [IN OUT] us, GB/s and % of the copy rate, by m
  *
- * speed: weights rotate over two tensors of more than the L2 each; the time is the median of
- * 15 runs of a graph of 8 launches, divided by 8; bytes are weights, activations (codes and
- * scales) and results once. Each shape's result is also compared with stage_b, bit by bit.
+ * speed: weights rotate over two tensors of more than the L2 each, activations over two of their
+ * own, as those of `kgate run --bench` do; the time is the median of 15 runs of a graph of 8
+ * launches, divided by 8; bytes are weights, activations (codes and scales) and results once. E4M3
+ * has a line with a scale of the tensor, of each row and of each block. Each shape's result is
+ * also compared with stage_b, bit by bit.
  */
 #include <cstring>
 
@@ -225,21 +227,31 @@ static void speed(const type_row &t, int64_t in, int64_t out, double copy_rate)
             split.emplace_back(w.size());
             must(pv->mmvq->split(t.type, file[i], split[i], in, out, nullptr), "split");
         }
-    const activations a(in, 16);
+    std::vector<float> made((size_t)(out + in + (in / 128 + 1) * (out / 128 + 1)));
+    for (float &v : made)
+        v = (float)(rnd() % 1000u + 1u) * 0.001f;
+    const memory scales(made);
+    const activations a[2] = {activations(in, 16), activations(in, 16)};
     const memory y((size_t)(16 * out) * 4);
-    const std::vector<uint32_t> want =
-        reference(t, w, file[0], a, in, out, 16, 0, nullptr, y);
-    for (int layout = 0; layout <= (t.split ? 1 : 0); layout++) {
+    for (int form = 0; form <= (fp8 ? 2 : t.split); form++) {
+        const int layout = t.split ? form : 0, kind = fp8 ? form : 0;
+        const char *const names[2][3] = {
+            {"file", "split", ""     },
+            {"file", "row",   "block"}
+        };
+        const std::vector<uint32_t> want =
+            reference(t, w, file[0], a[0], in, out, 16, kind, scales, y);
         double one = 0;
         for (int m : {1, 2, 4, 8, 16}) {
             if (m == 16 && t.type != KG_TYPE_Q6_K)
                 continue;
             kg_mmvq_tensor x[2];
             for (int i = 0; i < 2; i++)
-                x[i] = {layout ? split[i] : file[i], y, out, 1.0f, nullptr};
+                x[i] = {layout ? split[i] : file[i], y, out, 1.0f, scales};
             const auto launch = [&](int i) {
-                return pv->mmvq->product(t.type, layout, 0, &x[i % 2], 1, a.q, a.d, a.s,
-                                         in, m, m, stream);
+                const activations &q = a[i % 2];
+                return pv->mmvq->product(t.type, layout, kind, &x[i % 2], 1, q.q, q.d,
+                                         q.s, in, m, m, stream);
             };
             must(pv->device->fill(y, 0xff, (size_t)(16 * out) * 4), "fill");
             must(launch(0), "product");
@@ -252,7 +264,7 @@ static void speed(const type_row &t, int64_t in, int64_t out, double copy_rate)
             if (m == 1)
                 one = us;
             printf("%-7s %-5s m %2d  %8.2f us  %7.1f GB/s  %5.1f %% of copy  x%.2f  %s\n",
-                   t.name, layout ? "split" : "file", m, us, bytes / us * 1e-3,
+                   t.name, names[fp8][form], m, us, bytes / us * 1e-3,
                    bytes / us * 1e-3 / copy_rate * 100, us / one, bad ? "BITS" : "ok");
             fflush(stdout);
             failures += bad != 0;
@@ -260,7 +272,8 @@ static void speed(const type_row &t, int64_t in, int64_t out, double copy_rate)
     }
     if (!fp8) {
         const auto launch = [&](int i) {
-            return pv->matvec->stage_b(t.type, file[i % 2], a.q, a.d, a.s, y, in, out, 1,
+            const activations &q = a[i % 2];
+            return pv->matvec->stage_b(t.type, file[i % 2], q.q, q.d, q.s, y, in, out, 1,
                                        stream);
         };
         const double us = time_us(4, launch).median;
@@ -304,7 +317,8 @@ int main(int argc, char **argv)
                 if ((in == b || out != 33))
                     check_shape(t, in, out);
         if (t.type == KG_TYPE_F8_E4M3)
-            check_shape(t, 2080, 192);
+            for (int64_t in : {1216, 2080})
+                check_shape(t, in, 192);
     }
     printf("%d failures\n", failures);
     return failures != 0;
