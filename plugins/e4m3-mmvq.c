@@ -190,7 +190,7 @@ static void plan(struct kg_plan *p)
         (struct cell_row){.in = 1056, .out = 192, .m = 5, .scale_kind = KG_SCALE_ROW});
     add(p, run_fused, "fused3",
         (struct cell_row){
-            .in = 1056, .out = 35, .m = 5, .n = 3, .scale_kind = KG_SCALE_ROW});
+            .in = 1088, .out = 35, .m = 5, .n = 3, .scale_kind = KG_SCALE_ROW});
 }
 
 static const struct kg_section_param params[] = {

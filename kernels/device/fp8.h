@@ -19,4 +19,19 @@ static __device__ __forceinline__ uint32_t kg_e4m3x2_to_half2(uint32_t codes)
 #endif
 }
 
+/* Codes in bits 0..7 and 8..15 to pairs[0], those in bits 16..23 and 24..31 to pairs[1]. */
+static __device__ __forceinline__ void kg_e4m3x4_to_half2(uint32_t codes,
+                                                          uint32_t pairs[2])
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2;"
+        " cvt.rn.f16x2.e4m3x2 %0, lo; cvt.rn.f16x2.e4m3x2 %1, hi; }"
+        : "=r"(pairs[0]), "=r"(pairs[1])
+        : "r"(codes));
+#else
+    pairs[0] = kg_e4m3x2_to_half2(codes);
+    pairs[1] = kg_e4m3x2_to_half2(codes >> 16);
+#endif
+}
+
 #endif

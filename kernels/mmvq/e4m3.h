@@ -1,15 +1,16 @@
 /*
  * The stages of the fast product (product.h) for E4M3 weights.
  *
- * The dot of a unit is exact: weights become halves, and are divided into those of magnitude 2
- * and more, and the others. Products of the first with int8 are multiples of 2^-2, their
- * sum stays below 2^21; those of the second are multiples of 2^-9 and sum to less than 2^13. So
- * every partial sum of either kind is an f32, whatever the order in which mma.sync adds, and
- * dot = high + low rounds once. A NaN code makes the high sum NaN.
+ * The dot of a unit is exact: weights become halves, and each is the sum of an integer of at most
+ * 448 and a rest of at most 1/2, a multiple of 2^-9. Products of the first with int8 are
+ * integers, their sum stays below 2^21; those of the second are multiples of 2^-9 and sum to less
+ * than 2^12. So every partial sum of either kind is an f32, whatever the order in which mma.sync
+ * adds, and dot = high + low rounds once. A NaN code makes both sums NaN.
  */
 #ifndef KGATE_KERNELS_MMVQ_E4M3_H
 #define KGATE_KERNELS_MMVQ_E4M3_H
 
+#include "kernels/device/f16x2.h"
 #include "kernels/device/fp8.h"
 #include "kernels/mmvq/product.h"
 
@@ -20,7 +21,8 @@ struct fmt_e4m3 {
         BYTES = 32,
         ALIGN = 1,
         GROUP = 32,
-        MINIMUM = 0
+        MINIMUM = 0,
+        JOINT = 0
     };
 };
 
@@ -34,23 +36,31 @@ struct read_e4m3 : read_base {
     }
 };
 
-/* Four codes to high[2] and low[2], two halves each. A half of magnitude 2 or more has the top
-   bit of its exponent set: shifted to the sign, it is spread over the half. */
+/* Four codes to high[2] and low[2], two halves each. The unit in the last place of a half
+   between 1024 and 2048 is 1. */
 static __device__ __forceinline__ void split_e4m3(uint32_t codes, uint32_t high[2],
                                                   uint32_t low[2])
 {
+    const uint32_t round = 0x66006600u; /* 1536 */
+    uint32_t v[2];
+    kg_e4m3x4_to_half2(codes, v);
     for (int i = 0; i < 2; i++) {
-        const uint32_t v = kg_e4m3x2_to_half2(codes >> 16 * i);
-        const uint32_t mask = kg_permute_signed(v << 1, 0, 0xbb99);
-        high[i] = v & mask;
-        low[i] = v & ~mask;
+        high[i] = kg_hsub2(kg_hadd2(v[i], round), round);
+        low[i] = kg_hsub2(v[i], high[i]);
     }
 }
 
+/* Two of four int8, of which 128 was added to each: as the last bits of 1024 + x. */
+static __device__ __forceinline__ uint32_t raised_to_half2(uint32_t word, int at)
+{
+    const uint32_t v = __byte_perm(word, 0x64646464u, at ? 0x4342 : 0x4140);
+    return kg_hsub2(v, 0x64806480u); /* 1152 */
+}
+
+/* Codes `at` bits from the start of a word, and the next. */
 static __device__ __forceinline__ uint32_t codes_to_half2(uint32_t word, int at)
 {
-    return kg_pack_f32_to_half2((float)(int8_t)(word >> at),
-                                (float)(int8_t)(word >> (at + 8)));
+    return raised_to_half2(word ^ 0x80808080u, at);
 }
 
 /* Activations 8t .. 8t + 7 of a unit as halves. */

@@ -70,7 +70,7 @@ static const struct wide_form forms[] = {
     FORM(read_iq4_xs, KG_LAYOUT_FILE, 4), FORM(read_nvfp4, KG_LAYOUT_FILE, 4),
     FORM(read_mxfp4, KG_LAYOUT_FILE, 4),  FORM(split_q4_0, KG_LAYOUT_SPLIT, 2),
     FORM(split_q4_k, KG_LAYOUT_SPLIT, 2), FORM(split_nvfp4, KG_LAYOUT_SPLIT, 4),
-    FORM(split_q6_k, KG_LAYOUT_SPLIT, 2),
+    FORM(split_q6_k, KG_LAYOUT_SPLIT, 2), FORM(read_e4m3, KG_LAYOUT_FILE, 2),
 };
 
 int kg_mmvq_wide(int type, int layout, const struct product_args &a, int n_tensors,

@@ -19,7 +19,8 @@
  * warp. dot_g is an integer: the bits are those of unit_fold in stage_b. A unit behind the end of a
  * row adds -0.
  *
- * An accumulator of the matrix instruction starts at the bits of 1.5 * 2^23 plus what an
+ * E4M3, with scales of its own, has two sums of halves for a dot (wide_e4m3.h). With the others, an
+ * accumulator of the matrix instruction starts at the bits of 1.5 * 2^23 plus what an
  * offset of all codes (8 of Q4_0, ...) takes off the dot, so that the dot comes out as f32 without
  * conversion and without offset (|dot| < 2^22).
  *
@@ -31,8 +32,11 @@
 #ifndef KGATE_KERNELS_MMVQ_WIDE_H
 #define KGATE_KERNELS_MMVQ_WIDE_H
 
+#include <type_traits>
+
 #include "kernels/device/overlap.h"
 #include "kernels/device/split_barrier.h"
+#include "kernels/mmvq/wide_e4m3.h"
 #include "kernels/mmvq/wide_fold.h"
 
 /* Registers of a warp that computes, or of the four that one lane copies for: what is left of those
@@ -149,8 +153,19 @@ static __device__ __forceinline__ void wide_put(float *sums, int w, const float 
             sums[WARP_SUMS * w + sum_at(i, u, threadIdx.x % 32)] = acc[4 * u + i];
 }
 
+static __device__ __forceinline__ const float *wide_scales(const struct product_args &p,
+                                                           int tensor)
+{
+    const float *scales = p.tensor[0].scales;
+#pragma unroll
+    for (int k = 1; k < KG_MMVQ_TENSORS; k++)
+        scales = tensor == k ? p.tensor[k].scales : scales;
+    return scales;
+}
+
 /* The butterfly: warp w has value w / 2 of half the lanes, of which each half of its own has the
    units of a parity. */
+template <class W>
 static __device__ __forceinline__ void wide_store(const struct product_args &p,
                                                   const struct wide_tile &tile,
                                                   int64_t q0, int w, const float *sums)
@@ -158,7 +173,10 @@ static __device__ __forceinline__ void wide_store(const struct product_args &p,
     /* Not known to be the same at each tile: what follows from it would be kept in registers. */
     const int lane = (int)(kg_opaque(threadIdx.x) % 32), odd = lane / 16;
     const int i = w / 2, from = 16 * (w % 2) + lane % 16;
-    float sum[2];
+    const int row = 8 * (i / 2) + from / 4, column = 2 * (from % 4) + i % 2;
+    float row_scale = 1.0f, sum[2];
+    if (wide_x<W>::E4M3 && p.row_scales && row < tile.rows)
+        row_scale = wide_scales(p, tile.tensor)[tile.row0 + row];
     for (int u = 0; u < 2; u++) {
         float v[TEAM_WARPS];
         for (int k = 0; k < TEAM_WARPS; k++)
@@ -170,7 +188,6 @@ static __device__ __forceinline__ void wide_store(const struct product_args &p,
     }
     float total = sum[0] + sum[1];
     total += __shfl_xor_sync(KG_WARP_ALL, total, 16);
-    const int row = 8 * (i / 2) + from / 4, column = 2 * (from % 4) + i % 2;
     float *y = p.tensor[0].y;
     int64_t out = p.tensor[0].out;
     float scale = p.tensor[0].scale;
@@ -182,7 +199,7 @@ static __device__ __forceinline__ void wide_store(const struct product_args &p,
             scale = p.tensor[k].scale;
         }
     if (odd == 0 && row < tile.rows && column < p.width && q0 + column < p.m)
-        y[(q0 + column) * out + tile.row0 + row] = total * scale;
+        y[(q0 + column) * out + tile.row0 + row] = total * row_scale * scale;
 }
 
 /* One arrival of a warp, all of whose lanes are done. */
@@ -302,12 +319,21 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     const auto store = [&](uint32_t turn) {
         kg_split_wait(barriers.put + team, (tiles - 1) % 2);
         if (!copies) {
-            wide_store(p, find_wide(p, WIDE_TEAMS * turn + (uint32_t)team), q0, w, sums);
+            wide_store<W>(p, find_wide(p, WIDE_TEAMS * turn + (uint32_t)team), q0, w,
+                          sums);
             warp_arrive(barriers.stored + team);
         }
     };
+    const auto block_scale = [&](uint32_t turn) {
+        const struct wide_tile tile = find_wide(p, WIDE_TEAMS * turn + (uint32_t)team);
+        return wide_block_scale(p, wide_scales(p, tile.tensor), tile.row0, tile.rows, w);
+    };
+    float next_block = X::E4M3 ? block_scale(blockIdx.x) : 1.0f;
     for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x, tiles++) {
         float acc[16] = {};
+        const float block = next_block;
+        if (X::E4M3) /* on its way during this tile */
+            next_block = block_scale(turn + gridDim.x);
         for (int stage = 0; stage < stages; stage++) {
             if (tiles == 0) {
                 if (!copies) {
@@ -328,16 +354,25 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
             kg_split_wait(barriers.landed[team] + slot, parity);
             const uint8_t *const at = ring + slot * L::total;
             const int first = 16 * S * stage + 2 * w, left = units - 2 * first;
+            const auto fold = [&](auto whole, int j) {
+                constexpr bool WHOLE = decltype(whole)::value;
+                const int pair = first + 16 * j, rest = WHOLE ? 4 : left - 32 * j;
+                if constexpr (X::E4M3)
+                    wide_fold_e4m3<W, S, WHOLE>(
+                        at, j, x, pair, w, rest,
+                        __shfl_sync(KG_WARP_ALL, block, S * stage + j), acc);
+                else
+                    wide_fold<W, S, WHOLE>(at, j, x, pair, w, rest, zero, tables, scales,
+                                           acc);
+            };
             if (copies) {
             } else if (32 * S * (stage + 1) <= units) {
 #pragma unroll
                 for (int j = 0; j < S; j++)
-                    wide_fold<W, S, true>(at, j, x, first + 16 * j, w, 4, zero, tables,
-                                          scales, acc);
+                    fold(std::true_type{}, j);
             } else {
                 for (int j = 0; j < S && left - 32 * j > 0; j++)
-                    wide_fold<W, S, false>(at, j, x, first + 16 * j, w, left - 32 * j,
-                                           zero, tables, scales, acc);
+                    fold(std::false_type{}, j);
             }
             warp_arrive(barriers.released + slot);
             slot += WIDE_TEAMS;

@@ -57,10 +57,11 @@ struct wide_slot {
 /* Of the shared q, for each pair of units 2p, 2p + 1: codes by lane (where they are read TWICE, a
    matrix of 8 x 16 bytes for each group), then d, s and addends, by column as lanes want them. An
    addend takes the bits of DOT_ZERO off a dot, and what the
-   offset of all codes is in it. */
+   offset of all codes is in it. Codes for E4M3 have 128 added, as raised_to_half2 wants them. */
 template <class R>
 struct wide_x {
     enum {
+        E4M3 = (int)R::F::TYPE == KG_TYPE_F8_E4M3,
         ADDEND = (int)R::OFFSET != 0,
         KINDS = (int)R::F::GROUP == 16 ? 2 : 1,
         CODE_BYTES = 512,
@@ -154,6 +155,8 @@ static __device__ __forceinline__ void wide_take_q(int pair,
             uint8_t *const from = codes + 16 * j * X::CODE_BYTES;
             load_x<R::MAP>(raw_chunk(from, n, 2 * i), raw_chunk(from, n, 2 * i + 1), t,
                            b[j][i]);
+            for (int k = 0; k < 2 && X::E4M3; k++)
+                b[j][i][k] ^= 0x80808080u;
         }
     __syncwarp();
 #pragma unroll
