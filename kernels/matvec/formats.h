@@ -6,6 +6,7 @@
  *            are no wider than that, so none leaves the block
  *   GROUP    weights under one scale, of those in a unit: 16 or 32 (unit.h)
  *   MINIMUM  whether the scale comes with a minimum
+ *   SCALED   whether a dot times its group's scale is exact, and in range with any d (unit.h)
  *   JOINT    whether scales are integers times one f32 by which both groups' dots are joined
  *   unpack   unit `part` (0 .. BLOCK/32 - 1) of the block at p
  *
@@ -27,7 +28,8 @@
         ALIGN = align,                                                                   \
         GROUP = group,                                                                   \
         MINIMUM = minimum,                                                               \
-        JOINT = joint                                                                    \
+        JOINT = joint,                                                                   \
+        SCALED = type == KG_TYPE_NVFP4                                                   \
     };                                                                                   \
     static_assert(block % KG_UNIT == 0 && bytes % align == 0, "block layout")
 

@@ -46,6 +46,13 @@ static __device__ inline float unit_value(const struct unit32 &u, int k)
     return T::MINIMUM ? w + u.b[g] : w;
 }
 
+/* acc plus the term of a group with scale a. */
+template <class T>
+static __device__ __forceinline__ float add_dot(float acc, float a, float dot, float d)
+{
+    return T::SCALED ? fmaf(d, a * dot, acc) : fmaf(a, d * dot, acc);
+}
+
 /* acc plus the product of the unit and 32 q8_1 codes x with scale d and sum s:
  *
  *   for each group g, in order:   acc = fma(a[g], d * dot_g, acc)
@@ -56,10 +63,16 @@ static __device__ inline float unit_value(const struct unit32 &u, int k)
  *
  *   acc = fma(u.d, d * (sc[0] * dot_0 + sc[1] * dot_1), acc)
  *
+ * or, where the scale times the dot is exact (T::SCALED, NVFP4: 4 bits times 15):
+ *
+ *   for each group g, in order:   acc = fma(d, a[g] * dot_g, acc)
+ *
  * dot_g is the exact integer dot product of the group's codes (|dot_g| < 2^24, so its
  * conversion is exact, as is that of the joint dot, below 2^20). d * dot_g comes first
  * because it stays in range whatever the weight's scale: an E8M0 scale next to either end of
- * the f32 range would overflow or underflow with the other factor alone. A minimum with GROUP
+ * the f32 range would overflow or underflow with the other factor alone. UE4M3 ends at 2^-10
+ * and 240, so a[g] * dot_g cannot, and a kernel that has dot_g + Z, the bits of an
+ * integer accumulator, gets it by one fma with -Z * a[g]. A minimum with GROUP
  * 16 would need the sum of each half, which q8_1 does not hold: no such type has a stage B. */
 template <class T>
 static __device__ inline float unit_fold(float acc, const struct unit32 &u,
@@ -76,12 +89,12 @@ static __device__ inline float unit_fold(float acc, const struct unit32 &u,
         return fmaf(u.d, d * (float)(u.sc[0] * dot + u.sc[1] * second), acc);
     }
     if (T::GROUP == 16) {
-        acc = fmaf(u.a[0], d * (float)dot, acc);
+        acc = add_dot<T>(acc, u.a[0], (float)dot, d);
         dot = 0;
     }
     for (int i = 4; i < 8; i++)
         dot = __dp4a((int)u.c[i], (int)x[i], dot);
-    acc = fmaf(u.a[T::GROUP == 16 ? 1 : 0], d * (float)dot, acc);
+    acc = add_dot<T>(acc, u.a[T::GROUP == 16 ? 1 : 0], (float)dot, d);
     if (T::MINIMUM)
         acc = fmaf(u.b[0], s, acc);
     return acc;

@@ -139,9 +139,9 @@ struct direct_lanes {
                     for (int i = 0; i < R::PLANES; i++)
                         off[i] = r * L::row + k * (L::bytes(i) / UNITS);
                     R::dots(smem, at[r], off, part, x, sum, tables, dot, a, &b);
-                    acc[r] = fmaf(a[0], d * (float)dot[0], acc[r]);
+                    acc[r] = add_dot<F>(acc[r], a[0], (float)dot[0], d);
                     if (F::GROUP == 16)
-                        acc[r] = fmaf(a[1], d * (float)dot[1], acc[r]);
+                        acc[r] = add_dot<F>(acc[r], a[1], (float)dot[1], d);
                     if (F::MINIMUM)
                         acc[r] = fmaf(b, s, acc[r]);
                 }

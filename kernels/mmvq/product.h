@@ -379,7 +379,7 @@ static __device__ __forceinline__ float fold_dots(float acc, const float a[2], f
         return fmaf(m, d * fmaf(a[1], dot[1], a[0] * dot[0]), acc);
     } else {
         for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
-            acc = fmaf(a[k], d * dot[k], acc);
+            acc = add_dot<F>(acc, a[k], dot[k], d);
         return F::MINIMUM ? fmaf(m, s, acc) : acc;
     }
 }

@@ -30,6 +30,7 @@
 #define KGATE_KERNELS_MMVQ_READERS_H
 
 #include "kernels/device/bits.h"
+#include "kernels/device/f16x2.h"
 #include "kernels/matvec/formats.h"
 
 enum { MAP_HALVES, MAP_RUN, MAP_NIBBLES, MAP_PAIRS };
@@ -146,12 +147,15 @@ static __device__ __forceinline__ void super_scales(const uint8_t *head, int hal
     *b = -(kg_half_to_f32(kg_half_from_bits((uint16_t)(halves >> 16))) * small_float(m));
 }
 
-/* ue4m3_half (codes.h) of bits 0..7 without branches: the bits of the code are those of an f32
-   that is 2^119 too small, subnormal or not. */
-static __device__ __forceinline__ float micro_scale(uint32_t code)
+/* ue4m3_half (codes.h) of bits 0..7 and 8..15: seven bits of a code are those of a half that is 2^7
+   too small, subnormal or not, and all eight tell 0x7f, which is 0, from 0xff. */
+static __device__ __forceinline__ void micro_scales(uint32_t pair, float a[2])
 {
-    const float v = __uint_as_float((code & 127u) << 20) * 0x1p119f;
-    return (code & 255u) == 127u ? 0.0f : v;
+    const uint32_t codes = __byte_perm(pair, 0u, 0x1404) >> 1, nan = 0x3f803f80u;
+    const uint32_t v = kg_hmul2(codes & 0x3f803f80u, 0x58005800u /* 128 */);
+    const uint32_t both = kg_hmul2(v, kg_unequal_half2(codes, nan));
+    a[0] = kg_half_to_f32(kg_half_from_bits((uint16_t)both));
+    a[1] = kg_half_to_f32(kg_half_from_bits((uint16_t)(both >> 16)));
 }
 
 #define ONE_PLANE(bytes)                                                                 \
@@ -378,8 +382,7 @@ struct read_nvfp4 : read_base {
         (void)b;
         const uint32_t pair =
             kg_load_u16(smem + at[0] + 72 * w + 36 * (t >> 1) + 2 * (t & 1) + off[0]);
-        a[0] = micro_scale(pair);
-        a[1] = micro_scale(pair >> 8);
+        micro_scales(pair, a);
     }
     TABLES(E2M1_SPLIT)
     CODES
@@ -428,8 +431,7 @@ struct split_nvfp4 : read_base {
     {
         (void)b;
         const uint32_t pair = kg_load_u16(smem + at[1] + 8 * w + 2 * t + off[1]);
-        a[0] = micro_scale(pair);
-        a[1] = micro_scale(pair >> 8);
+        micro_scales(pair, a);
     }
     TABLES(E2M1_SPLIT)
     CODES

@@ -45,6 +45,29 @@ static __device__ __forceinline__ float *scale_place(float *scales, int k, int r
     return scales + 4 * (WIDE_ROWS * k + row);
 }
 
+/* Both scales a[h] of a lane's unit of rows g and g + 8 to all lanes of the row: factor[h][k][u] of
+   unit u. Four units with two scales each are 32 bytes; every other four rows have the halves of
+   them exchanged, for the banks. What is not `there` becomes -0. */
+static __device__ __forceinline__ void
+exchange_pairs(const float a[2][2], bool there, float *scales, float factor[2][2][4])
+{
+    const int lane = threadIdx.x % 32, t = lane % 4, g = lane / 4, odd = g / 4;
+    __syncwarp(); /* the last scales have been read */
+    for (int h = 0; h < 2; h++) {
+        float *const to = scales + 8 * (g + 8 * h) + 4 * (t / 2 ^ odd) + 2 * (t % 2);
+        *(float2 *)to = make_float2(there ? a[h][0] : -0.0f, there ? a[h][1] : -0.0f);
+    }
+    __syncwarp();
+    for (int h = 0; h < 2; h++)
+        for (int n = 0; n < 2; n++) {
+            const float4 v = kg_load_float4(scales + 8 * (g + 8 * h) + 4 * (n ^ odd));
+            factor[h][0][2 * n] = v.x;
+            factor[h][1][2 * n] = v.y;
+            factor[h][0][2 * n + 1] = v.z;
+            factor[h][1][2 * n + 1] = v.w;
+        }
+}
+
 /* 1024 weights. Unless WHOLE, `left` of the row's units begin at the warp's first. acc[4u + i]: unit
    u, i as in the fragment. */
 template <class W, int S, bool WHOLE>
@@ -74,30 +97,34 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
             W::codes(slot, at, off[h], w, t, tables, c[h], e[h]);
         W::scales(slot, at, off[h], w, t, a[h], &m[h]);
     }
-    __syncwarp(); /* the last scales have been read */
-    for (int h = 0; h < 2; h++) {
-        const auto put = [&](int k, float v) {
-            scale_place(scales, k, g + 8 * h)[t] = WHOLE || t < left ? v : -0.0f;
-        };
-        for (int k = 0; k < X::KINDS; k++)
-            put(k, a[h][k]);
-        if (F::MINIMUM)
-            put(1, m[h]);
-        if (F::JOINT) {
-            put(2, -DOT_ZERO_F * (a[h][0] + a[h][1]));
-            m[h] = WHOLE || left > 0 ? m[h] : 0.0f;
-        }
-    }
-    __syncwarp();
     float factor[2][X::FACTORS][4];
-    for (int h = 0; h < 2; h++)
-        for (int k = 0; k < X::FACTORS; k++) {
-            const float4 v = kg_load_float4(scale_place(scales, k, g + 8 * h));
-            factor[h][k][0] = v.x;
-            factor[h][k][1] = v.y;
-            factor[h][k][2] = v.z;
-            factor[h][k][3] = v.w;
+    if constexpr (F::SCALED) {
+        exchange_pairs(a, WHOLE || t < left, scales, factor);
+    } else {
+        __syncwarp(); /* the last scales have been read */
+        for (int h = 0; h < 2; h++) {
+            const auto put = [&](int k, float v) {
+                scale_place(scales, k, g + 8 * h)[t] = WHOLE || t < left ? v : -0.0f;
+            };
+            for (int k = 0; k < X::KINDS; k++)
+                put(k, a[h][k]);
+            if (F::MINIMUM)
+                put(1, m[h]);
+            if (F::JOINT) {
+                put(2, -DOT_ZERO_F * (a[h][0] + a[h][1]));
+                m[h] = WHOLE || left > 0 ? m[h] : 0.0f;
+            }
         }
+        __syncwarp();
+        for (int h = 0; h < 2; h++)
+            for (int k = 0; k < X::FACTORS; k++) {
+                const float4 v = kg_load_float4(scale_place(scales, k, g + 8 * h));
+                factor[h][k][0] = v.x;
+                factor[h][k][1] = v.y;
+                factor[h][k][2] = v.z;
+                factor[h][k][3] = v.w;
+            }
+    }
     if (LATE)
         for (int h = 0; h < 2; h++)
             W::codes(slot, at, off[h], w, t, tables, c[h], e[h]);
@@ -146,6 +173,17 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
                 for (int k = 0; k < X::KINDS; k++) {
                     int dot[4];
                     wide_mma<W>(dot, c, e, u, b[v], k, zero.v);
+                    if constexpr (F::SCALED) {
+                        static_assert(!X::ADDEND, "each column would have its own");
+                        for (int i = 0; i < 4; i++) {
+                            /* The sign of a scale that is not there stays. */
+                            const float a = factor[i / 2][k][u],
+                                        less = -DOT_ZERO_F * fabsf(a);
+                            sum[i] = fmaf(d[v][i % 2],
+                                          fmaf(a, __int_as_float(dot[i]), less), sum[i]);
+                        }
+                        continue;
+                    }
                     for (int i = 0; i < 4; i++) {
                         const float less =
                             X::ADDEND ? addend[k][2 * v + i % 2] : -DOT_ZERO_F;

@@ -53,7 +53,8 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
  * for its minimum if the type has one. Where the two scales are integers times one number
  * (joint), they and the dots make one integer and one term. Integer dot products are exact, and
  * so are the weight's scales and minima in f32. A term is rounded once before fma adds it: d * dot or
- * a * dot (d * the joint integer), or the sum s = d * sum(q) that the activation carries.
+ * a * dot (d * the joint integer), or the sum s = d * sum(q) that the activation carries. Stage B of
+ * NVFP4 takes a * dot first, 4 bits times 15: exact, so its terms are not rounded before.
  *
  * Where a chain is cut at places that are not known, into `segments` parts that are added in
  * their order, every partial sum is a difference of two prefix sums, so at most R, the
@@ -71,11 +72,11 @@ struct state {
 };
 
 static void add_term(struct state *s, const struct kg_oracle_order *order, int64_t unit,
-                     double term)
+                     double term, int roundings)
 {
     struct kg_fold *lane = &s->lanes[order->chain ? 0 : unit % KG_FOLD_LANES];
 
-    kg_fold_add(lane, term, 1);
+    kg_fold_add(lane, term, roundings);
     if (order->chain) {
         s->terms += fabs(term);
         s->low = lane->sum < s->low ? lane->sum : s->low;
@@ -97,6 +98,7 @@ static void add_block(struct state *s, const struct kg_oracle_order *order,
                       const int8_t *q, const float *d)
 {
     int step = term_elements(type);
+    int roundings = type->type == KG_TYPE_NVFP4 && !order->chain ? 0 : 1;
 
     for (int i0 = 0; i0 < block; i0 += step) {
         double scaled = 0, min = part->min[i0 / 16];
@@ -113,9 +115,9 @@ static void add_block(struct state *s, const struct kg_oracle_order *order,
             }
             scaled += part->scale[i1 / 16] * dot;
         }
-        add_term(s, order, unit + i0 / 32, d[i0 / 32] * scaled);
+        add_term(s, order, unit + i0 / 32, d[i0 / 32] * scaled, roundings);
         if (type->has_min)
-            add_term(s, order, unit + i0 / 32, -d[i0 / 32] * (min * sum));
+            add_term(s, order, unit + i0 / 32, -d[i0 / 32] * (min * sum), 1);
     }
 }
 
