@@ -27,15 +27,21 @@ int kg_dsv4_ordered(const struct gemm_args &args, struct CUstream_st *stream)
                      32 * WARPS, 0, ordered_kernel<KIND>, args);
 }
 
-/* Rows up to which passes of 8 beat the tiles, which first lay their operands out anew. */
+/* Passes of 8 rows take a time in proportion to the results; tiles, while there are no more of them than
+   multiprocessors, one that depends on k alone. So passes are faster up to so many results (measured:
+   docs/performance/dsv4.md), fewer with a long k, which they have not in registers. */
 static constexpr int64_t ROWS8_MOST = 128;
 static constexpr int64_t ROWS8_K_MOST = 9216;
+static constexpr int64_t ROWS8_RESULTS = 224 * 1024;
+static constexpr int64_t ROWS8_RESULTS_LONG = 140 * 1024; /* k above 4096 */
 
-static int chosen_form(int form, int64_t m, int64_t k)
+static int chosen_form(int form, int64_t m, int64_t n, int64_t k)
 {
     if (form != KG_DSV4_AUTO)
         return form;
-    return m <= ROWS8_MOST && k <= ROWS8_K_MOST ? KG_DSV4_ROWS8 : KG_DSV4_TILES;
+    const int64_t results = k <= 4096 ? ROWS8_RESULTS : ROWS8_RESULTS_LONG;
+    const bool few = m <= 8 || (m <= ROWS8_MOST && n <= results / m);
+    return few && k <= ROWS8_K_MOST ? KG_DSV4_ROWS8 : KG_DSV4_TILES;
 }
 
 static int gemm_scratch(int kind, int form, int64_t m, int64_t n, int64_t k,
@@ -43,7 +49,7 @@ static int gemm_scratch(int kind, int form, int64_t m, int64_t n, int64_t k,
 {
     if (!bytes || !sizes_fit(m, n, k) || form < KG_DSV4_AUTO || form > KG_DSV4_TILES)
         return KG_E_INVALID;
-    if (chosen_form(form, m, k) != KG_DSV4_TILES || m == 0 || n == 0)
+    if (chosen_form(form, m, n, k) != KG_DSV4_TILES || m == 0 || n == 0)
         *bytes = 0;
     else if (kind == KG_DSV4_NVFP4)
         *bytes = kg_dsv4_tiles_scratch<KG_DSV4_NVFP4>(m, n, k);
@@ -84,7 +90,7 @@ static int gemm(int kind, int form, const uint8_t *codes, const float *scales,
         !aligned16(y) || scratch_bytes < need || (need > 0 && !aligned16(scratch)))
         return KG_E_INVALID;
     const struct gemm_args args = {codes, scales, w, ws, scale2, y, m, n, k};
-    form = chosen_form(form, m, k);
+    form = chosen_form(form, m, n, k);
     return kind == KG_DSV4_NVFP4 ? gemm_of<KG_DSV4_NVFP4>(form, args, scratch, stream)
                                  : gemm_of<KG_DSV4_MXFP4>(form, args, scratch, stream);
 }
