@@ -89,28 +89,23 @@ static __device__ __forceinline__ void add_e4m3(float high[4], float low[4], uin
     }
 }
 
-/* Scale of the warp's 128 weights: those of a stage's row share o / 128, as do TILE_ROWS. */
+/* Scale of the warp's 128 weights: those of a stage's row share o / 128, as do TILE_ROWS. Not set
+   behind the end of a row, where nothing is added. */
 static __device__ __forceinline__ float block_scale(const struct product_args &p,
-                                                    const struct job<read_e4m3> &j,
-                                                    int chunk, int w)
+                                                    const uint8_t *scales, int w)
 {
-    if (!p.block_scales)
-        return 1.0f;
-    const int64_t cols = (p.in + 127) / 128, col = (int64_t)chunk * 8 + w;
-    if (col >= cols)
-        return 0.0f;
-    return p.tensor[j.tensor].scales[j.row0 / 128 * cols + col];
+    return p.block_scales ? ((const float *)scales)[w] : 1.0f;
 }
 
 template <>
 __device__ __forceinline__ void
-narrow_stage<read_e4m3>(const struct product_args &p, const struct job<read_e4m3> &j,
+narrow_stage<read_e4m3>(const struct product_args &p, const struct job<read_e4m3> &,
                         int chunk, const uint8_t *stage, const struct code_tables &,
                         float *acc)
 {
     using L = stage_layout<read_e4m3, 1>;
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const float a = block_scale(p, j, chunk, w);
+    const float a = block_scale(p, stage + L::scales, w);
     uint32_t mine[4];
     load_x_half(stage + L::x + 32 * (4 * w + (g >> 1)), t, mine);
     const int unit = 4 * w + t;
@@ -139,14 +134,15 @@ narrow_stage<read_e4m3>(const struct product_args &p, const struct job<read_e4m3
         }
 }
 
-static __device__ __forceinline__ void wide_e4m3(const struct product_args &p,
-                                                 const struct job<read_e4m3> &j,
-                                                 int chunk, const uint8_t *stage,
-                                                 const struct code_tables &, float *acc)
+template <>
+__device__ __forceinline__ void
+wide_stage<read_e4m3, 1>(const struct product_args &p, const struct job<read_e4m3> &,
+                         int chunk, const uint8_t *stage, const struct code_tables &,
+                         float *acc)
 {
     using L = stage_layout<read_e4m3, 8>;
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const float a = block_scale(p, j, chunk, w);
+    const float a = block_scale(p, stage + L::scales, w);
     const int left = p.k / KG_UNIT - chunk * 32 - 4 * w;
 #pragma unroll
     for (int u = 0; u < 4; u++) {
@@ -167,15 +163,6 @@ static __device__ __forceinline__ void wide_e4m3(const struct product_args &p,
                     v[i] = fmaf(a, d[i % 2] * (high[i] + low[i]), v[i]);
         }
     }
-}
-
-template <>
-__device__ __forceinline__ void
-wide_stage<read_e4m3, 1>(const struct product_args &p, const struct job<read_e4m3> &j,
-                         int chunk, const uint8_t *stage,
-                         const struct code_tables &tables, float *acc)
-{
-    wide_e4m3(p, j, chunk, stage, tables, acc);
 }
 
 #endif

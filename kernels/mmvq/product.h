@@ -86,13 +86,18 @@ static constexpr __host__ __device__ int plane_at(int i)
     return at;
 }
 
+/* Whether a block of 128 x 128 weights may have a scale: a stage has PRODUCT_WARPS of them. */
+template <class R>
+static constexpr bool block_scaled = (int)R::F::TYPE == KG_TYPE_F8_E4M3;
+
 template <class R, int COLS>
 struct stage_layout {
     static constexpr int x = plane_at<R>(R::PLANES);
     static constexpr int d = x + COLS * X_STRIDE;
     static constexpr int s = d + COLS * D_STRIDE * 4;
+    static constexpr int scales = s + (R::F::MINIMUM ? COLS * D_STRIDE * 4 : 0);
     static constexpr int bytes =
-        (s + (R::F::MINIMUM ? COLS * D_STRIDE * 4 : 0) + 127) / 128 * 128;
+        (scales + (block_scaled<R> ? 4 * PRODUCT_WARPS : 0) + 127) / 128 * 128;
     /* Accumulators of half the block's threads. */
     static constexpr int values = TILE_ROWS / 16 * (COLS == 1 ? 2 : 4 * 4 * (COLS / 8));
     static constexpr int reduce = values * 4 * 32 * PRODUCT_WARPS / 2;
@@ -197,10 +202,11 @@ struct copier {
     const uint8_t *from[R::PLANES]; /* its first row's start in this stage */
     const int8_t *q;                /* of its first row of q, with its 16 codes */
     const float *d, *s;
-    int k;       /* first weight of the stage */
-    int rows;    /* of w */
-    int columns; /* rows of q */
-    bool inside; /* the tensor has rows behind these */
+    const float *scales; /* of blocks, that of the stage's `tid` */
+    int k;               /* first weight of the stage */
+    int rows;            /* of w */
+    int columns;         /* rows of q */
+    bool inside;         /* the tensor has rows behind these */
 };
 
 template <class R>
@@ -222,6 +228,9 @@ start_copier(const struct product_args &p, const struct job<R> &j, struct copier
     const int64_t unit = (j.q0 + tid / 32) * (p.in / KG_UNIT) + c->k / KG_UNIT + tid % 32;
     c->d = p.d + unit;
     c->s = p.s + unit;
+    if (block_scaled<R> && p.block_scales)
+        c->scales = p.tensor[j.tensor].scales + j.row0 / 128 * ((p.k + 127) / 128) +
+                    c->k / 128 + tid;
 }
 
 /* Plane i of a stage. FULL: all rows exist, all weights too, and the tensor goes on behind
@@ -295,6 +304,11 @@ static __device__ __forceinline__ void copy_stage(const struct product_args &p,
             if (R::F::MINIMUM)
                 kg_cp_async_4(to + L::s - L::d + 4 * r0 * D_STRIDE, s->s + skip);
         }
+    if (block_scaled<R> && p.block_scales) {
+        if (tid < PRODUCT_WARPS && 128 * tid < left)
+            kg_cp_async_4(stage + L::scales + 4 * tid, s->scales);
+        s->scales += PRODUCT_WARPS;
+    }
     s->q += STAGE_K;
     s->d += STAGE_K / KG_UNIT;
     s->s += STAGE_K / KG_UNIT;
