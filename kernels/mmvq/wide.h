@@ -140,17 +140,12 @@ static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
 
 /* ---- results ---- */
 
-/* Where value i of unit u of a lane is among a warp's sums: odd units sixteen banks away from even. */
-static __device__ __forceinline__ int sum_at(int i, int u, int lane)
-{
-    return 32 * (4 * i + u) + (lane ^ 16 * (u % 2));
-}
-
+/* Value i of unit u of a lane. */
 static __device__ __forceinline__ void wide_put(float *sums, int w, const float acc[16])
 {
     for (int i = 0; i < 4; i++)
         for (int u = 0; u < 4; u++)
-            sums[WARP_SUMS * w + sum_at(i, u, threadIdx.x % 32)] = acc[4 * u + i];
+            sums[WARP_SUMS * w + 32 * (4 * i + u) + threadIdx.x % 32] = acc[4 * u + i];
 }
 
 static __device__ __forceinline__ const float *wide_scales(const struct product_args &p,
@@ -163,31 +158,13 @@ static __device__ __forceinline__ const float *wide_scales(const struct product_
     return scales;
 }
 
-/* The butterfly: warp w has value w / 2 of half the lanes, of which each half of its own has the
-   units of a parity. */
+/* The butterfly, by a warp, of values `first`, first + step, ... of all lanes. */
 template <class W>
-static __device__ __forceinline__ void wide_store(const struct product_args &p,
-                                                  const struct wide_tile &tile,
-                                                  int64_t q0, int w, const float *sums)
+static __device__ __forceinline__ void
+wide_store(const struct product_args &p, const struct wide_tile &tile, int64_t q0,
+           int first, int step, const float *sums)
 {
-    /* Not known to be the same at each tile: what follows from it would be kept in registers. */
-    const int lane = (int)(kg_opaque(threadIdx.x) % 32), odd = lane / 16;
-    const int i = w / 2, from = 16 * (w % 2) + lane % 16;
-    const int row = 8 * (i / 2) + from / 4, column = 2 * (from % 4) + i % 2;
-    float row_scale = 1.0f, sum[2];
-    if (wide_x<W>::E4M3 && p.row_scales && row < tile.rows)
-        row_scale = wide_scales(p, tile.tensor)[tile.row0 + row];
-    for (int u = 0; u < 2; u++) {
-        float v[TEAM_WARPS];
-        for (int k = 0; k < TEAM_WARPS; k++)
-            v[k] = sums[WARP_SUMS * k + sum_at(i, 2 * u + odd, from)];
-        for (int distance = TEAM_WARPS / 2; distance > 0; distance /= 2)
-            for (int k = 0; k < distance; k++)
-                v[k] += v[k + distance];
-        sum[u] = v[0];
-    }
-    float total = sum[0] + sum[1];
-    total += __shfl_xor_sync(KG_WARP_ALL, total, 16);
+    const int lane = threadIdx.x % 32;
     float *y = p.tensor[0].y;
     int64_t out = p.tensor[0].out;
     float scale = p.tensor[0].scale;
@@ -198,8 +175,26 @@ static __device__ __forceinline__ void wide_store(const struct product_args &p,
             out = p.tensor[k].out;
             scale = p.tensor[k].scale;
         }
-    if (odd == 0 && row < tile.rows && column < p.width && q0 + column < p.m)
-        y[(q0 + column) * out + tile.row0 + row] = total * row_scale * scale;
+#pragma unroll 1
+    for (int i = first; i < 4; i += step) {
+        const int row = 8 * (i / 2) + lane / 4, column = 2 * (lane % 4) + i % 2;
+        float row_scale = 1.0f, sum[4];
+        if (wide_x<W>::E4M3 && p.row_scales && row < tile.rows)
+            row_scale = wide_scales(p, tile.tensor)[tile.row0 + row];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            float v[TEAM_WARPS];
+            for (int k = 0; k < TEAM_WARPS; k++)
+                v[k] = sums[WARP_SUMS * k + 32 * (4 * i + u) + lane];
+            for (int distance = TEAM_WARPS / 2; distance > 0; distance /= 2)
+                for (int k = 0; k < distance; k++)
+                    v[k] += v[k + distance];
+            sum[u] = v[0];
+        }
+        const float total = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+        if (row < tile.rows && column < p.width && q0 + column < p.m)
+            y[(q0 + column) * out + tile.row0 + row] = total * row_scale * scale;
+    }
 }
 
 /* One arrival of a warp, all of whose lanes are done. */
@@ -254,6 +249,24 @@ wide_copies(const struct wide_args &args, uint32_t turns, int stages, uint8_t *r
 }
 #endif
 
+#if KG_SPLIT_BARRIER
+/* A team's results by a warp of its own, but the last tile's, for which all have time. */
+template <class W>
+static __device__ __forceinline__ void
+wide_stores(const struct product_args &p, uint32_t turns, int64_t q0, int team,
+            const float *sums, struct wide_barriers &barriers)
+{
+    uint32_t parity = 0;
+    for (uint32_t turn = blockIdx.x; turn + gridDim.x < turns; turn += gridDim.x) {
+        kg_split_wait_idle(barriers.put + team, parity);
+        wide_store<W>(p, find_wide(p, WIDE_TEAMS * turn + (uint32_t)team), q0, 0, 1,
+                      sums);
+        warp_arrive(barriers.stored + team);
+        parity ^= 1;
+    }
+}
+#endif
+
 /* blockIdx.y: which p.width rows of q. */
 template <class R, int S>
 __global__ void __launch_bounds__(WIDE_THREADS, 1)
@@ -270,8 +283,10 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
        registers; but then tables too, which are moved from there at each use. */
     const int number = (int)threadIdx.x / 32;
     const int warp = W::EXTRA ? number : __shfl_sync(KG_WARP_ALL, number, 0);
-    const int w = warp % TEAM_WARPS, team = warp < COPY_WARP ? warp / TEAM_WARPS : 0;
-    const bool copies = warp >= COPY_WARP;
+    const bool copies = warp >= COPY_WARP,
+               stores = warp >= STORE_WARP && warp < STORE_WARP + WIDE_TEAMS;
+    const int w = warp % TEAM_WARPS;
+    const int team = stores ? warp - STORE_WARP : copies ? 0 : warp / TEAM_WARPS;
     const int units = p.k / KG_UNIT, stages = (units + 32 * S - 1) / (32 * S);
     const uint32_t turns = (p.tiles + WIDE_TEAMS - 1) / WIDE_TEAMS;
     const int64_t q0 = (int64_t)blockIdx.y * p.width;
@@ -284,7 +299,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     kg_split_init(barriers.landed[0], WIDE_TEAMS * WIDE_SLOTS, 1);
     kg_split_init(barriers.released, WIDE_SLOTS, TEAM_WARPS);
     kg_split_init(barriers.put, WIDE_TEAMS, TEAM_WARPS);
-    kg_split_init(barriers.stored, WIDE_TEAMS, TEAM_WARPS);
+    kg_split_init(barriers.stored, WIDE_TEAMS, 1);
     __syncthreads();
 #if KG_SPLIT_BARRIER
     if (copies) {
@@ -292,6 +307,8 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
         if (threadIdx.x == 32 * COPY_WARP)
             wide_copies<W, S>(args, turns, stages, ring, barriers);
         kg_grid_wait();
+        if (stores)
+            wide_stores<W>(p, turns, q0, team, sums, barriers);
         return;
     }
     wide_registers<true>();
@@ -315,15 +332,6 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
         zero.v[i] = (int)kg_opaque((uint32_t)DOT_ZERO);
     int slot = team;
     uint32_t parity = 0, tiles = 0;
-    /* The tile before, when all warps have put their sums. */
-    const auto store = [&](uint32_t turn) {
-        kg_split_wait(barriers.put + team, (tiles - 1) % 2);
-        if (!copies) {
-            wide_store<W>(p, find_wide(p, WIDE_TEAMS * turn + (uint32_t)team), q0, w,
-                          sums);
-            warp_arrive(barriers.stored + team);
-        }
-    };
     const auto block_scale = [&](uint32_t turn) {
         const struct wide_tile tile = find_wide(p, WIDE_TEAMS * turn + (uint32_t)team);
         return wide_block_scale(p, wide_scales(p, tile.tensor), tile.row0, tile.rows, w);
@@ -378,17 +386,28 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
             slot += WIDE_TEAMS;
             slot -= slot >= args.slots ? args.slots : 0;
             parity ^= slot == team;
-            if (stage == 0 && tiles > 0)
-                store(turn - gridDim.x);
         }
         kg_split_wait(barriers.stored + team, (tiles + 1) % 2);
         if (!copies) {
             wide_put(sums, w, acc);
             warp_arrive(barriers.put + team);
         }
+#if !KG_SPLIT_BARRIER
+        kg_split_wait(barriers.put + team, tiles % 2);
+        if (stores)
+            wide_store<W>(p, find_wide(p, WIDE_TEAMS * turn + (uint32_t)team), q0, 0, 1,
+                          sums);
+#endif
     }
-    if (tiles > 0)
-        store(blockIdx.x + (tiles - 1) * gridDim.x);
+#if KG_SPLIT_BARRIER
+    if (tiles > 0) {
+        kg_split_wait(barriers.put + team, (tiles - 1) % 2);
+        const uint32_t last = blockIdx.x + (tiles - 1) * gridDim.x;
+        if (w < 4)
+            wide_store<W>(p, find_wide(p, WIDE_TEAMS * last + (uint32_t)team), q0, w, 4,
+                          sums);
+    }
+#endif
 }
 
 #endif

@@ -13,6 +13,7 @@ enum {
     WIDE_TEAMS = 2,
     TEAM_WARPS = 8,
     COPY_WARP = WIDE_TEAMS * TEAM_WARPS,
+    STORE_WARP = COPY_WARP + 1,             /* the first of one for each team */
     WIDE_THREADS = 32 * (COPY_WARP + 4),    /* registers are a warpgroup's */
     WIDE_SLOTS = 8,                         /* at most */
     WIDE_PLANES = 4,                        /* at most */
