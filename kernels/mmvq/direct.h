@@ -14,13 +14,14 @@
  * does (kernels/matvec/unit.h): the bits are those of stage_b.
  *
  * Launches overlap (device/overlap.h): weights are copied before the launch ahead is complete,
- * q is read and y written after it.
+ * q is asked for (ask.h), but read and y written after it.
  */
 #ifndef KGATE_KERNELS_MMVQ_DIRECT_H
 #define KGATE_KERNELS_MMVQ_DIRECT_H
 
 #include "kernels/device/overlap.h"
 #include "kernels/matvec/unit.h"
+#include "kernels/mmvq/ask.h"
 #if !defined(KG_EMU)
 #include "kernels/device/sm90.h"
 #endif
@@ -244,9 +245,11 @@ __global__ void __launch_bounds__(32 * DIRECT_WARPS, 1)
     ring_type ring(p, smem + at, landed[warp], first, stride);
     for (int i = 0; i < STAGES - 1; i++)
         ring.copy(p.w);
+    const int64_t m = blockIdx.y; /* row of q */
+    ask_for_q(p.q, p.d, W::F::MINIMUM ? p.s : nullptr, p.in, m, 1, (int)threadIdx.x,
+              (int)blockDim.x);
     kg_grid_wait();
     kg_grid_release();
-    const int64_t m = blockIdx.y; /* row of q */
     W::load(smem, p.q + m * p.in, p.d + m * units, p.s + m * units, units);
     __syncthreads();
     W work(smem, units);

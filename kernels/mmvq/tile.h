@@ -30,12 +30,13 @@
  * shared memory once a block, in the order in which lanes read them.
  *
  * Launches overlap (device/overlap.h): weights are copied before the launch ahead is complete,
- * q is read and y written after it.
+ * q is asked for (ask.h), but read and y written after it.
  */
 #ifndef KGATE_KERNELS_MMVQ_TILE_H
 #define KGATE_KERNELS_MMVQ_TILE_H
 
 #include "kernels/device/overlap.h"
+#include "kernels/mmvq/ask.h"
 #include "kernels/mmvq/e4m3.h"
 #include "kernels/mmvq/product.h"
 
@@ -612,9 +613,11 @@ __global__ void __launch_bounds__(32 * TILE_WARPS, 1)
 #pragma unroll 1
     for (int i = 0; i < STAGES - 1; i++)
         tile_copy<R, L, GROUPS, STAGES, EVEN>(p, &ahead, copy_to, stages, stride);
+    const int64_t q0 = (int64_t)blockIdx.y * p.width;
+    ask_for_q(p.q, p.d, R::F::MINIMUM ? p.s : nullptr, p.in, q0, min64(p.width, p.m - q0),
+              (int)threadIdx.x, (int)blockDim.x);
     kg_grid_wait();
     kg_grid_release();
-    const int64_t q0 = (int64_t)blockIdx.y * p.width;
     if (WIDE)
         load_wide<R>(p, q0, (int)min64(p.width, p.m - q0), groups, smem);
     else

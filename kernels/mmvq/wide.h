@@ -5,7 +5,9 @@
  * 1024 * S weights of 16 rows of w, a tile. Two teams of eight warps have a tile each; slots go to
  * them in turn. A warp more copies: one lane, a box of a tensor map for each plane, as soon as
  * the slot's readers have released it. Such copies fill whole lines of shared memory, where
- * cp.async takes a cycle for each 32 bytes, and no barrier of the block is in the loop.
+ * cp.async takes a cycle for each 32 bytes, and no barrier of the block is in the loop. Of the
+ * other warps that have their registers with that one, two add the sums of a team's tile and
+ * store them while the team is at its next; the last tile's are left to the team.
  *
  * Of each 1024 weights, the warps of a team have four units each: warp w those of the law's lanes
  * (kernels/matvec/unit.h) 4w .. 4w + 3. A fragment of the matrix instruction is a unit of 16
@@ -24,7 +26,8 @@
  * offset of all codes (8 of Q4_0, ...) takes off the dot, so that the dot comes out as f32 without
  * conversion and without offset (|dot| < 2^22).
  *
- * Weights are copied before the launch ahead of this one is complete (device/overlap.h).
+ * Weights are copied before the launch ahead of this one is complete (device/overlap.h), and q is
+ * asked for (ask.h).
  *
  * Where there are no such copies (the emulated device, compute capability below 9.0) the same
  * warp copies by cp.async, a slot for each team, between barriers of the block.
@@ -36,6 +39,7 @@
 
 #include "kernels/device/overlap.h"
 #include "kernels/device/split_barrier.h"
+#include "kernels/mmvq/ask.h"
 #include "kernels/mmvq/wide_e4m3.h"
 #include "kernels/mmvq/wide_fold.h"
 
@@ -304,6 +308,10 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
 #if KG_SPLIT_BARRIER
     if (copies) {
         wide_registers<false>();
+        if (threadIdx.x >= 32 * STORE_WARP)
+            ask_for_q(p.q, p.d, W::F::MINIMUM ? p.s : nullptr, p.in, q0,
+                      min64(p.width, p.m - q0), (int)threadIdx.x - 32 * STORE_WARP,
+                      WIDE_THREADS - 32 * STORE_WARP);
         if (threadIdx.x == 32 * COPY_WARP)
             wide_copies<W, S>(args, turns, stages, ring, barriers);
         kg_grid_wait();
