@@ -4,7 +4,7 @@
  * All of q stays in shared memory; weights come through a ring of slots there. A slot holds
  * 1024 * S weights of 16 rows of w, a tile. Two teams of eight warps have a tile each; slots go to
  * them in turn. A warp more copies: one lane, a box of a tensor map for each plane, as soon as
- * the slot's readers have released it. Such copies fill whole lines of shared memory, where
+ * the slot's readers have released that part of it. Such copies fill whole lines of shared memory, where
  * cp.async takes a cycle for each 32 bytes, and no barrier of the block is in the loop. Of the
  * other warps that have their registers with that one, two add the sums of a team's tile and
  * store them while the team is at its next; the last tile's are left to the team.
@@ -94,25 +94,23 @@ static __device__ __forceinline__ struct wide_tile find_wide(const struct produc
 }
 
 #if KG_SPLIT_BARRIER
-/* By one lane. What lies outside of the tensor comes as zeros. */
+/* A box of each plane, by one lane. What lies outside of the tensor comes as zeros. */
 template <class R, int S>
 static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
                                                  const struct wide_tile &tile, int stage,
-                                                 uint8_t *slot, uint64_t *landed)
+                                                 int box, uint8_t *slot, uint64_t *landed)
 {
     using L = wide_slot<R, S>;
     if (tile.rows == 0) {
         kg_split_arrive(landed);
         return;
     }
-    kg_split_expect(landed, L::total);
+    kg_split_expect(landed, L::box);
 #pragma unroll
-    for (int n = 0; n < L::boxes * R::PLANES; n++) {
-        const int box = n / R::PLANES, i = n % R::PLANES;
+    for (int i = 0; i < R::PLANES; i++)
         kg_split_load_box(slot + box * L::box + L::at(i), args.map[tile.tensor][i],
                           (L::boxes * stage + box) * (L::bytes(i) / 8), (int)tile.row0,
                           landed);
-    }
 }
 #else
 /* By a warp. */
@@ -226,7 +224,7 @@ static __device__ __forceinline__ void sync_computing(void)
    copies land in any order, and who waits for the next but one phase of a barrier would take the
    one before for it. */
 struct wide_barriers {
-    uint64_t landed[WIDE_TEAMS][WIDE_SLOTS], released[WIDE_SLOTS];
+    uint64_t landed[WIDE_TEAMS][WIDE_SLOTS], released[WIDE_SLOTS][WIDE_BOXES];
     uint64_t put[WIDE_TEAMS], stored[WIDE_TEAMS];
 };
 static_assert(sizeof(struct wide_barriers) <= WIDE_BARRIERS, "their room");
@@ -238,15 +236,20 @@ static __device__ __forceinline__ void
 wide_copies(const struct wide_args &args, uint32_t turns, int stages, uint8_t *ring,
             struct wide_barriers &barriers)
 {
+    using L = wide_slot<W, S>;
     int slot = 0;
     uint32_t parity = 1;
     for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x)
         for (int n = 0; n < WIDE_TEAMS * stages; n++) {
             const int team = n % WIDE_TEAMS;
-            kg_split_wait(barriers.released + slot, parity);
-            wide_copy<W, S>(args, find_wide(args.p, WIDE_TEAMS * turn + (uint32_t)team),
-                            n / WIDE_TEAMS, ring + slot * wide_slot<W, S>::total,
-                            barriers.landed[team] + slot);
+            const struct wide_tile tile =
+                find_wide(args.p, WIDE_TEAMS * turn + (uint32_t)team);
+#pragma unroll
+            for (int box = 0; box < L::boxes; box++) {
+                kg_split_wait(barriers.released[slot] + box, parity);
+                wide_copy<W, S>(args, tile, n / WIDE_TEAMS, box, ring + slot * L::total,
+                                barriers.landed[team] + slot);
+            }
             slot = slot + 1 == args.slots ? 0 : slot + 1;
             parity ^= slot == 0;
         }
@@ -300,8 +303,8 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     float *const sums = (float *)(behind + team * SUM_BYTES);
     float *const scales = (float *)(behind + WIDE_TEAMS * SUM_BYTES +
                                     warp % COPY_WARP * X::FACTORS * SCALE_BYTES);
-    kg_split_init(barriers.landed[0], WIDE_TEAMS * WIDE_SLOTS, 1);
-    kg_split_init(barriers.released, WIDE_SLOTS, TEAM_WARPS);
+    kg_split_init(barriers.landed[0], WIDE_TEAMS * WIDE_SLOTS, L::boxes);
+    kg_split_init(barriers.released[0], WIDE_SLOTS * WIDE_BOXES, TEAM_WARPS);
     kg_split_init(barriers.put, WIDE_TEAMS, TEAM_WARPS);
     kg_split_init(barriers.stored, WIDE_TEAMS, 1);
     __syncthreads();
@@ -384,13 +387,17 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
             if (copies) {
             } else if (32 * S * (stage + 1) <= units) {
 #pragma unroll
-                for (int j = 0; j < S; j++)
+                for (int j = 0; j < S; j++) {
                     fold(std::true_type{}, j);
+                    if ((j + 1) % L::thousands == 0)
+                        warp_arrive(barriers.released[slot] + j / L::thousands);
+                }
             } else {
                 for (int j = 0; j < S && left - 32 * j > 0; j++)
                     fold(std::false_type{}, j);
+                for (int box = 0; box < L::boxes; box++)
+                    warp_arrive(barriers.released[slot] + box);
             }
-            warp_arrive(barriers.released + slot);
             slot += WIDE_TEAMS;
             slot -= slot >= args.slots ? args.slots : 0;
             parity ^= slot == team;

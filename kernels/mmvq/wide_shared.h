@@ -17,7 +17,8 @@ enum {
     WIDE_THREADS = 32 * (COPY_WARP + 4),    /* registers are a warpgroup's */
     WIDE_SLOTS = 8,                         /* at most */
     WIDE_PLANES = 4,                        /* at most */
-    WIDE_BARRIERS = 256,                    /* bytes of them */
+    WIDE_BOXES = 2,                         /* of a slot, at most */
+    WIDE_BARRIERS = 384,                    /* bytes of them */
     WARP_SUMS = 16 * 32,                    /* floats */
     SUM_BYTES = TEAM_WARPS * WARP_SUMS * 4, /* of a team */
     SCALE_BYTES =
@@ -26,8 +27,8 @@ enum {
 
 /* ---- shapes ---- */
 
-/* A slot of 1024 * S weights of each row, in one box of the tensor map or two: a row of a box is at
-   most 2048 bytes. Each row and plane starts at a multiple of 16 bytes, with rows spread over the
+/* A slot of 1024 * S weights of each row, in one box of the tensor map or two, which are released
+   one by one: a row of a box is at most 2048 bytes. Each row and plane starts at a multiple of 16 bytes, with rows spread over the
    banks: words want odd multiples of 16, 8-byte loads odd multiples of 32. */
 template <class R, int S>
 struct wide_slot {
