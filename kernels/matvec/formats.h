@@ -7,7 +7,7 @@
  *   GROUP    weights under one scale, of those in a unit: 16 or 32 (unit.h)
  *   MINIMUM  whether the scale comes with a minimum
  *   SCALED   whether a dot times its group's scale is exact, and in range with any d (unit.h)
- *   JOINT    whether scales are integers times one f32 by which both groups' dots are joined
+ *   QUADS    whether four units are folded at once (unit.h)
  *   unpack   unit `part` (0 .. BLOCK/32 - 1) of the block at p
  *
  * A block's fields are named by byte offset; all are little-endian.
@@ -20,7 +20,7 @@
 #include "kernels/matvec/unit.h"
 #include "kgate/types.h"
 
-#define FORMAT_TRAITS(type, block, bytes, align, group, minimum, joint)                  \
+#define FORMAT_TRAITS(type, block, bytes, align, group, minimum, quads)                  \
     enum {                                                                               \
         TYPE = type,                                                                     \
         BLOCK = block,                                                                   \
@@ -28,7 +28,7 @@
         ALIGN = align,                                                                   \
         GROUP = group,                                                                   \
         MINIMUM = minimum,                                                               \
-        JOINT = joint,                                                                   \
+        QUADS = quads,                                                                   \
         SCALED = type == KG_TYPE_NVFP4                                                   \
     };                                                                                   \
     static_assert(block % KG_UNIT == 0 && bytes % align == 0, "block layout")

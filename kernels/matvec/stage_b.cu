@@ -4,9 +4,9 @@
  *   w [out][in] of a block type      q [m][in] int8, d and s [m][in/32] f32      y [m][out]
  *
  * One warp a row of w: lane l folds units l, l+32, .. (32 weights each, one q8_1 block) into
- * its accumulator by unit_fold, then the butterfly; unit.h states both. Every other form of
- * this product (batched, fused, other layouts) uses the same two functions in the same
- * order and so gives the same bits.
+ * its accumulator by unit_fold, or with three others by quad_fold, then the butterfly; unit.h
+ * states all. Every other form of this product (batched, fused, other layouts) uses the same
+ * functions in the same order and so gives the same bits.
  *
  * Up to TILE rows of activations share one unpacking of the weights. TILE does not enter
  * the arithmetic: a row of a batch has the bits that it has alone.
@@ -27,24 +27,28 @@ __global__ void stage_b_kernel(const uint8_t *w, const int8_t *q, const float *d
     const int64_t units = in / KG_UNIT;
     if (o >= out)
         return;
+    /* A quad's lanes need the whole warp. */
+    const int64_t end = T::QUADS ? (units + 31) / 32 * 32 : units;
     const uint8_t *row = w + o * (in / T::BLOCK) * T::BYTES;
     for (int64_t r0 = 0; r0 < m; r0 += TILE) {
-        float acc[TILE] = {};
-        for (int64_t i = lane; i < units; i += 32) {
+        row_sum<T> acc[TILE] = {};
+        for (int64_t i = lane; i < end; i += 32) {
+            const bool there = i < units;
+            const int64_t at = there ? i : units - 1;
             struct unit32 u;
-            unpack_unit<T>(row, i, &u);
+            unpack_unit<T>(row, at, &u);
             for (int t = 0; t < TILE; t++) {
                 const int64_t r = r0 + t < m ? r0 + t : m - 1;
-                const uint8_t *codes = (const uint8_t *)(q + r * in + i * KG_UNIT);
+                const uint8_t *codes = (const uint8_t *)(q + r * in + at * KG_UNIT);
                 uint32_t x[8];
                 load16(codes, x);
                 load16(codes + 16, x + 4);
-                acc[t] = unit_fold<T>(acc[t], u, x, d[r * units + i],
-                                      T::MINIMUM ? s[r * units + i] : 0.0f);
+                acc[t].add(u, x, d[r * units + at], T::MINIMUM ? s[r * units + at] : 0.0f,
+                           there);
             }
         }
         for (int t = 0; t < TILE; t++) {
-            float sum = warp_sum(acc[t]);
+            const float sum = acc[t].total();
             if (lane == 0 && r0 + t < m)
                 y[(r0 + t) * out + o] = sum;
         }

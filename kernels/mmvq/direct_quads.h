@@ -1,7 +1,7 @@
 /*
  * The direct product (direct.h) of Q3_K: lane (r, t) = (lane / 8, lane % 8) takes four units at
- * once of one row, the law's lanes 4t .. 4t + 3, so a warp works on four rows (SETS times
- * four).
+ * once of one row, a quad (kernels/matvec/unit.h), so a warp works on four rows (SETS times four).
+ * Quads of the law's lanes t and t + 8 come in turn.
  *
  * Those four units are half of a block. They share 32 bytes of two-bit codes, and their high
  * bits the same 32 bytes of hmask, which are read and aligned once for all four. No code is put
@@ -46,11 +46,12 @@ struct direct_quads {
     using F = R::F;
     enum { UNITS = UNITS_, ROWS = 4 * SETS };
     using L = direct_stage<R, UNITS>;
+    static_assert(UNITS % 2 == 0, "turns of two lanes of the law");
 
     const uint8_t *x;
     const float *sd, *less[2];
     int units, r, t;
-    float acc[SETS][4];
+    float acc[SETS][2];
 
     /* Of the shared q: codes of whole 32 units, d, what is taken off the dots of the first and
        of the second halves. */
@@ -93,8 +94,7 @@ struct direct_quads {
     __device__ __forceinline__ void begin(void)
     {
         for (int s = 0; s < SETS; s++)
-            for (int j = 0; j < 4; j++)
-                acc[s][j] = 0.0f;
+            acc[s][0] = acc[s][1] = 0.0f;
     }
 
     /* Scales 8 half .. 8 half + 7 of the block at at + off, without their factor: low nibbles
@@ -143,6 +143,7 @@ struct direct_quads {
                     {l0.x, l0.y, l0.z, l0.w},
                     {l1.x, l1.y, l1.z, l1.w}
                 };
+                float quad[SETS] = {};
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
                     float joint[SETS] = {};
@@ -159,8 +160,10 @@ struct direct_quads {
                         }
                     }
                     for (int s = 0; s < SETS; s++)
-                        acc[s][j] = fmaf(factor[s], d[j] * joint[s], acc[s][j]);
+                        quad[s] = quad_step(quad[s], j, d[j], joint[s]);
                 }
+                for (int s = 0; s < SETS; s++)
+                    acc[s][k % 2] = fmaf(factor[s], quad[s], acc[s][k % 2]);
             }
         }
     }
@@ -179,18 +182,13 @@ struct direct_quads {
                     fmaf(__int_as_float(high_sum), 4.0f * power_of_half(j), less));
     }
 
-    /* acc[s][j]: lane 4t + j of the law, in whose order they are added. */
     __device__ __forceinline__ void end(const struct direct_args &p, int64_t m,
                                         int row) const
     {
         for (int s = 0; s < SETS; s++) {
-            float v[4];
-            for (int j = 0; j < 4; j++) {
-                v[j] = acc[s][j];
-                for (int distance = 4; distance > 0; distance /= 2)
-                    v[j] += __shfl_xor_sync(KG_WARP_ALL, v[j], distance);
-            }
-            const float sum = (v[0] + v[2]) + (v[1] + v[3]);
+            float sum = acc[s][0] + acc[s][1];
+            for (int distance = 4; distance > 0; distance /= 2)
+                sum += __shfl_xor_sync(KG_WARP_ALL, sum, distance);
             const int o = row + 4 * s + r;
             if (t == 0 && o < (int)p.out)
                 p.y[m * p.out + o] = sum * p.scale;

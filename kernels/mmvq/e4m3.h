@@ -22,7 +22,7 @@ struct fmt_e4m3 {
         ALIGN = 1,
         GROUP = 32,
         MINIMUM = 0,
-        JOINT = 0
+        QUADS = 0
     };
 };
 

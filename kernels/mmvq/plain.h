@@ -30,23 +30,27 @@ __global__ void plain_kernel(const uint8_t *w, const int8_t *q, const float *d,
     const int64_t units = in / KG_UNIT, blocks = out * (in / F::BLOCK);
     if (o >= out)
         return;
+    /* A quad's lanes need the whole warp. */
+    const int64_t end = F::QUADS ? (units + 31) / 32 * 32 : units;
     for (int64_t r0 = 0; r0 < m; r0 += TILE) {
-        float acc[TILE] = {};
-        for (int64_t i = lane; i < units; i += 32) {
+        row_sum<F> acc[TILE] = {};
+        for (int64_t i = lane; i < end; i += 32) {
+            const bool there = i < units;
+            const int64_t at = there ? i : units - 1;
             struct unit32 u;
-            P::unpack(w, blocks, o * units + i, &u);
+            P::unpack(w, blocks, o * units + at, &u);
             for (int t = 0; t < TILE; t++) {
                 const int64_t r = r0 + t < m ? r0 + t : m - 1;
-                const uint8_t *codes = (const uint8_t *)(q + r * in + i * KG_UNIT);
+                const uint8_t *codes = (const uint8_t *)(q + r * in + at * KG_UNIT);
                 uint32_t x[8];
                 load16(codes, x);
                 load16(codes + 16, x + 4);
-                acc[t] = unit_fold<F>(acc[t], u, x, d[r * units + i],
-                                      F::MINIMUM ? s[r * units + i] : 0.0f);
+                acc[t].add(u, x, d[r * units + at], F::MINIMUM ? s[r * units + at] : 0.0f,
+                           there);
             }
         }
         for (int t = 0; t < TILE; t++) {
-            const float sum = warp_sum(acc[t]);
+            const float sum = acc[t].total();
             if (lane == 0 && r0 + t < m)
                 y[(r0 + t) * out + o] = sum * scale;
         }

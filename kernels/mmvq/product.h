@@ -8,10 +8,10 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * (Q3_K, whose scales are joint: as unit_fold does) and the butterfly is done at the end of a
- * tile: over distances 16, 8, 4 across warps, 2 and 1 across the units of a warp. dot_g is an
- * integer, so it does not matter that mma.sync computes it, nor in which order: the bits are
- * those of unit_fold in stage_b.
+ * and the butterfly is done at the end of a tile: over distances 16, 8, 4 across warps, 2 and 1
+ * across the units of a warp. Of Q3_K a warp has a quad, which quad_fold adds; two lanes of the law
+ * take those of its stages in turn, and are added first. dot_g is an integer, so it does not matter
+ * that mma.sync computes it, nor in which order: the bits are those of stage_b.
  *
  * The matrix instruction has 16 rows of w and 8 columns. With WIDE the columns are rows of
  * q. A single row of q would leave seven columns idle and each thread with results that only
@@ -98,8 +98,10 @@ struct stage_layout {
     static constexpr int scales = s + (R::F::MINIMUM ? COLS * D_STRIDE * 4 : 0);
     static constexpr int bytes =
         (scales + (block_scaled<R> ? 4 * PRODUCT_WARPS : 0) + 127) / 128 * 128;
-    /* Accumulators of half the block's threads. */
-    static constexpr int values = TILE_ROWS / 16 * (COLS == 1 ? 2 : 4 * 4 * (COLS / 8));
+    /* Lanes of the law in a warp at a stage, and accumulators of a thread. */
+    static constexpr int lanes = R::F::QUADS ? 1 : 4;
+    static constexpr int values =
+        TILE_ROWS / 16 * (COLS == 1 ? 2 : 4 * lanes * (COLS / 8));
     static constexpr int reduce = values * 4 * 32 * PRODUCT_WARPS / 2;
     static constexpr int fit = (SHARED_LIMIT - reduce) / bytes;
     static constexpr int stages = fit > 4 ? 4 : fit < 2 ? 2 : fit;
@@ -389,13 +391,27 @@ template <class F>
 static __device__ __forceinline__ float fold_dots(float acc, const float a[2], float m,
                                                   const float dot[2], float d, float s)
 {
-    if constexpr (F::JOINT) { /* integers below 2^24 up to d: exact */
-        return fmaf(m, d * fmaf(a[1], dot[1], a[0] * dot[0]), acc);
-    } else {
-        for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
-            acc = add_dot<F>(acc, a[k], dot[k], d);
-        return F::MINIMUM ? fmaf(m, s, acc) : acc;
+    static_assert(!F::QUADS, "quad_fold");
+    for (int k = 0; k < (F::GROUP == 16 ? 2 : 1); k++)
+        acc = add_dot<F>(acc, a[k], dot[k], d);
+    return F::MINIMUM ? fmaf(m, s, acc) : acc;
+}
+
+/* Quads of 1024 weights go to eight lanes of the law, those of the next to the others. */
+template <int N>
+static __device__ __forceinline__ void swap_sums(float acc[N], float other[N])
+{
+    for (int i = 0; i < N; i++) {
+        const float v = acc[i];
+        acc[i] = other[i];
+        other[i] = v;
     }
+}
+
+/* unit_dot from the groups' dots as f32: integers, so exact. */
+static __device__ __forceinline__ float join_dots(const float sc[2], const float dot[2])
+{
+    return fmaf(sc[1], dot[1], sc[0] * dot[0]);
 }
 
 /* Where rows g + 8k, k < TILE_ROWS / 8, of a stage begin in each plane: at[i] + off[i]. Where
@@ -418,7 +434,8 @@ static __device__ __forceinline__ void row_view(const struct product_args &p,
     }
 }
 
-/* One stage for one row of q: acc[2 * group + half] of unit 4w + t, rows g and g + 8. */
+/* One stage for one row of q: acc[2 * group + half] of unit 4w + t, or of the four, rows g and
+   g + 8. */
 template <class R>
 static __device__ __forceinline__ void
 narrow_stage(const struct product_args &p, const struct job<R> &j, int chunk,
@@ -463,14 +480,17 @@ narrow_stage(const struct product_args &p, const struct job<R> &j, int chunk,
             R::scales(stage, at[h], off[h], w, t, a, &m);
             const float dots[2] = {dot_value<R>(dot[2 * h]),
                                    dot_value<R>(dot[2 * h + 1])};
-            if (exists)
-                acc[2 * group + h] = fold_dots<F>(acc[2 * group + h], a, m, dots, d, s);
+            float *const sum = acc + 2 * group + h;
+            if constexpr (F::QUADS)
+                *sum = warp_quad_fold(*sum, m, d, join_dots(a, dots), exists);
+            else if (exists)
+                *sum = fold_dots<F>(*sum, a, m, dots, d, s);
         }
     }
 }
 
 /* One stage for up to 8 * NT rows of q: acc[((group * 4 + u) * NT + n) * 4 + i] of unit
-   4w + u, i as in the fragment. */
+   4w + u, i as in the fragment; acc[(group * NT + n) * 4 + i] of a quad. */
 template <class R, int NT>
 static __device__ __forceinline__ void
 wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
@@ -497,13 +517,14 @@ wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
             R::codes(stage, at[h], off[h], w, t, tables, c[h], e[h]);
             R::scales(stage, at[h], off[h], w, t, a[h], &m[h]);
         }
+        float quad[NT][4] = {};
 #pragma unroll
         for (int u = 0; u < 4; u++) {
             float as[2][2], ms[2];
             for (int h = 0; h < 2; h++) {
                 for (int k = 0; k < GROUPS; k++)
                     as[h][k] = __shfl_sync(KG_WARP_ALL, a[h][k], 4 * g + u);
-                if (F::MINIMUM || F::JOINT)
+                if (F::MINIMUM)
                     ms[h] = __shfl_sync(KG_WARP_ALL, m[h], 4 * g + u);
             }
 #pragma unroll
@@ -513,7 +534,7 @@ wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
                 const float *sp = (const float *)(stage + L::s) +
                                   (8 * n + 2 * t) * D_STRIDE + 4 * w + u;
                 const float d[2] = {dp[0], dp[D_STRIDE]};
-                float *v = acc + ((group * 4 + u) * NT + n) * 4;
+                float *v = acc + ((group * L::lanes + u % L::lanes) * NT + n) * 4;
                 float dots[4][2];
                 for (int k = 0; k < GROUPS; k++) {
                     uint32_t x[2] = {b[n][u][0], b[n][u][1]};
@@ -527,10 +548,18 @@ wide_stage(const struct product_args &p, const struct job<R> &j, int chunk,
                     for (int i = 0; i < 4; i++)
                         dots[i][k] = dot_value<R>(dot[i]);
                 }
-                if (u < left)
+                if constexpr (F::QUADS) {
+                    for (int i = 0; i < 4; i++)
+                        quad[n][i] = quad_step(quad[n][i], u, d[i % 2],
+                                               join_dots(as[i / 2], dots[i]));
+                    if (u == 3 && left > 0)
+                        for (int i = 0; i < 4; i++)
+                            v[i] = fmaf(m[i / 2], quad[n][i], v[i]);
+                } else if (u < left) {
                     for (int i = 0; i < 4; i++)
                         v[i] = fold_dots<F>(v[i], as[i / 2], ms[i / 2], dots[i], d[i % 2],
                                             F::MINIMUM ? sp[(i % 2) * D_STRIDE] : 0.0f);
+                }
             }
         }
     }
@@ -543,7 +572,7 @@ static __device__ __forceinline__ void finish_tile(const struct product_args &p,
                                                    const float *acc, float *reduce)
 {
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32;
-    const int half = PRODUCT_WARPS / 2;
+    constexpr int half = PRODUCT_WARPS / 2, lanes = stage_layout<R, COLS>::lanes;
     if (w >= half)
         for (int v = 0; v < VALUES; v++)
             reduce[((w - half) * VALUES + v) * 32 + lane] = acc[v];
@@ -556,16 +585,17 @@ static __device__ __forceinline__ void finish_tile(const struct product_args &p,
     for (int n = threadIdx.x; n < TILE_ROWS * COLS; n += PRODUCT_THREADS) {
         const int r = n % TILE_ROWS, col = n / TILE_ROWS;
         const int group = r / 16, h = r / 8 % 2, g = r % 8;
-        float v[16];
-        for (int l = 0; l < 16; l++) {
-            const int u = l % 4;
-            const int value = COLS == 1 ? 2 * group + h
-                                        : ((group * 4 + u) * (COLS / 8) + col / 8) * 4 +
-                                              2 * h + col % 2;
+        float v[4 * lanes];
+        for (int l = 0; l < 4 * lanes; l++) {
+            const int u = l % lanes;
+            const int value =
+                COLS == 1
+                    ? 2 * group + h
+                    : ((group * lanes + u) * (COLS / 8) + col / 8) * 4 + 2 * h + col % 2;
             const int from = 4 * g + (COLS == 1 ? u : col % 8 / 2);
-            v[l] = reduce[((l / 4) * VALUES + value) * 32 + from];
+            v[l] = reduce[((l / lanes) * VALUES + value) * 32 + from];
         }
-        for (int distance = 8; distance > 0; distance /= 2)
+        for (int distance = 2 * lanes; distance > 0; distance /= 2)
             for (int l = 0; l < distance; l++)
                 v[l] += v[l + distance];
         const int64_t o = j.row0 + r, row = j.q0 + col;
@@ -619,7 +649,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, COLS == 16 ? 1 : 2)
     for (uint32_t index = blockIdx.x; index < p.jobs; index += gridDim.x) {
         struct job<R> j;
         find_job(p, index, &j);
-        float acc[L::values] = {};
+        float acc[L::values] = {}, other[L::values] = {};
         for (int c = 0; c < j.chunks; c++) {
             /* The stage has landed, and nobody reads the one that is copied to next. */
             kg_cp_async_wait<L::stages - 2>();
@@ -631,7 +661,11 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, COLS == 16 ? 1 : 2)
             else
                 wide_stage<R, COLS / 8>(p, j, j.chunk + c, stage, tables, acc);
             slot = slot + 1 == L::stages ? 0 : slot + 1;
+            if (R::F::QUADS)
+                swap_sums<L::values>(acc, other);
         }
+        for (int v = 0; R::F::QUADS && v < L::values; v++)
+            acc[v] += other[v];
         finish_tile<R, COLS, L::values>(p, j, acc, reduce);
     }
 }

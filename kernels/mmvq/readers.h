@@ -24,7 +24,7 @@
  *   ZERO_TAIL   weights behind the end of a row must be 0, not just anything
  *   codes       of the warp's four units, from a row whose first byte in plane i is
  *               at[i] + off[i], off known when compiled
- *   scales      a[2], b of unit 4w + t; where F::JOINT, the integers sc[2] and their factor d
+ *   scales      a[2], b of unit 4w + t; where F::QUADS, the integers sc[2] and their factor d
  */
 #ifndef KGATE_KERNELS_MMVQ_READERS_H
 #define KGATE_KERNELS_MMVQ_READERS_H

@@ -20,8 +20,8 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * (Q3_K, whose scales are joint: as unit_fold does) with the butterfly at the end of a row. dot_g
- * is an integer: the bits are those of unit_fold in stage_b. Units behind the end of a row have
+ * (Q3_K: as quad_fold does) with the butterfly at the end of a row. dot_g is an integer: the bits
+ * are those of stage_b. Units behind the end of a row have
  * weights, d and s of 0, and add 0 to a lane's sum.
  *
  * An accumulator of the matrix instruction starts at the bits of 1.5 * 2^23 plus what an
@@ -103,6 +103,7 @@ struct tile_x {
         FLOATS = 4 * GROUP8 * COLS,
         BYTES = CODE_BYTES +
                 FLOATS * (1 + (INIT ? (int)KINDS : 0) + ((int)R::F::MINIMUM != 0)),
+        LANES = R::F::QUADS ? 2 : 8, /* of the law in a group */
     };
 };
 
@@ -472,7 +473,7 @@ narrow_group(const struct product_args &, const uint8_t *smem,
     acc[1] = fmaf(scale, d2.y * (t < 2 ? high[1] + low[1] : high[3] + low[3]), acc[1]);
 }
 
-/* acc[8w + 2u + i]: unit 4w + u, column 2t + i. */
+/* acc[8w + 2u + i]: unit 4w + u, column 2t + i; acc[2w + i] of a quad. */
 template <class R, class L>
 static __device__ __forceinline__ void
 wide_group(const struct product_args &, const uint8_t *smem,
@@ -486,7 +487,7 @@ wide_group(const struct product_args &, const uint8_t *smem,
     const float *s = d + 64 * groups;
     const int *init =
         (const int *)(s + (F::MINIMUM ? 64 * groups : 0)) + 64 * (X::KINDS - 1) * group;
-    float a[2][2], m[2];
+    float a[2][2], m[2], quad[4] = {};
     uint32_t c[2][4][2], e[2][4][2];
 #pragma unroll
     for (int w = 0; w < 2; w++) {
@@ -531,7 +532,7 @@ wide_group(const struct product_args &, const uint8_t *smem,
         for (int w = 0; w < 2; w++) {
             for (int k = 0; k < X::KINDS; k++)
                 as[w][k] = __shfl_sync(KG_WARP_ALL, a[w][k], 4 * g + u);
-            if (F::MINIMUM || F::JOINT)
+            if (F::MINIMUM)
                 ms[w] = __shfl_sync(KG_WARP_ALL, m[w], 4 * g + u);
         }
         if (F::MINIMUM) {
@@ -542,8 +543,15 @@ wide_group(const struct product_args &, const uint8_t *smem,
             ss[3] = s4.w;
         }
         for (int i = 0; i < 4; i++) {
-            float *const sum = acc + 8 * (i / 2) + 2 * u + i % 2;
-            *sum = fold_dots<F>(*sum, as[i / 2], ms[i / 2], dots[i], ds[i], ss[i]);
+            float *const sum =
+                acc + X::LANES * (i / 2) + 2 * (u % (X::LANES / 2)) + i % 2;
+            if constexpr (F::QUADS) {
+                quad[i] = quad_step(quad[i], u, ds[i], join_dots(as[i / 2], dots[i]));
+                if (u == 3)
+                    *sum = fmaf(m[i / 2], quad[i], *sum);
+            } else {
+                *sum = fold_dots<F>(*sum, as[i / 2], ms[i / 2], dots[i], ds[i], ss[i]);
+            }
         }
     }
 }
@@ -574,13 +582,14 @@ static __device__ __forceinline__ float narrow_sum(const float acc[8])
     return v[0] + v[1];
 }
 
-/* Lane l of the law is unit l % 8 = 4w + u of group l / 8. */
+/* Lane l of the law is unit l % 8 = 4w + u of group l / 8, or quad l % 2. */
+template <int LANES>
 static __device__ __forceinline__ float wide_sum(const float *acc, int i)
 {
-    float v[32];
-    for (int l = 0; l < 32; l++)
-        v[l] = acc[16 * (l / 8) + 2 * (l % 8) + i];
-    for (int distance = 16; distance > 0; distance /= 2)
+    float v[LANES];
+    for (int l = 0; l < LANES; l++)
+        v[l] = acc[2 * l + i];
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
         for (int l = 0; l < distance; l++)
             v[l] += v[l + distance];
     return v[0];
@@ -633,7 +642,8 @@ __global__ void __launch_bounds__(32 * TILE_WARPS, 1)
     int slot = 0;
     for (; tile < p.tiles; tile += stride) {
         const struct tile_place at = find_tile(p, tile);
-        float acc[WIDE ? 64 : 8] = {};
+        constexpr int SUMS = WIDE ? 8 * X::LANES : 8;
+        float acc[SUMS] = {}, other[SUMS] = {};
         int phase[R::PLANES];
         int64_t plane = 0;
 #pragma unroll
@@ -672,7 +682,7 @@ __global__ void __launch_bounds__(32 * TILE_WARPS, 1)
                         const int group = stage * GROUPS + j;
                         if constexpr (WIDE)
                             wide_group(p, smem, row, smem, groups, group, zero, tables,
-                                       acc + 16 * (part * GROUPS + j));
+                                       acc + 2 * X::LANES * (part * GROUPS + j));
                         else
                             narrow_group(p, smem, row, smem, groups, group, mask, tables,
                                          scale[j], acc + 2 * (part * GROUPS + j));
@@ -681,10 +691,14 @@ __global__ void __launch_bounds__(32 * TILE_WARPS, 1)
                     stage++;
                 }
             }
+            if (R::F::QUADS)
+                swap_sums<SUMS>(acc, other);
         }
+        for (int v = 0; R::F::QUADS && v < SUMS; v++)
+            acc[v] += other[v];
         if constexpr (WIDE) {
             for (int i = 0; i < 2; i++) {
-                const float sum = wide_sum(acc, i);
+                const float sum = wide_sum<4 * X::LANES>(acc, i);
                 if (2 * t + i < p.width)
                     tile_store(p, at, g, q0 + 2 * t + i, sum);
             }

@@ -10,15 +10,16 @@
  * store them while the team is at its next; the last tile's are left to the team.
  *
  * Of each 1024 weights, the warps of a team have four units each: warp w those of the law's lanes
- * (kernels/matvec/unit.h) 4w .. 4w + 3. A fragment of the matrix instruction is a unit of 16
+ * (kernels/matvec/unit.h) 4w .. 4w + 3 (of Q3_K each 2048 weights, eight units, lanes 2w and 2w + 1:
+ * wide_quads.h). A fragment of the matrix instruction is a unit of 16
  * rows with eight columns, rows of q. Every lane of the law has an accumulator of its own, takes
  * its units in order by
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * (Q3_K: acc = fmaf(d_w, d * (f32)(sc[0] * dot_0 + sc[1] * dot_1), acc)) and the butterfly is
- * done at the end of a tile: over distances 16, 8 and 4 across warps, 2 and 1 across the units of a
- * warp. dot_g is an integer: the bits are those of unit_fold in stage_b. A unit behind the end of a
+ * (Q3_K: as quad_fold does) and the butterfly is done at the end of a tile: over the larger three
+ * distances across warps, then across the lanes of the law in a warp. dot_g is an integer: the
+ * bits are those of stage_b. A unit behind the end of a
  * row adds -0.
  *
  * E4M3, with scales of its own, has two sums of halves for a dot (wide_e4m3.h). With the others, an
@@ -42,6 +43,7 @@
 #include "kernels/mmvq/ask.h"
 #include "kernels/mmvq/wide_e4m3.h"
 #include "kernels/mmvq/wide_fold.h"
+#include "kernels/mmvq/wide_quads.h"
 
 /* Registers of a warp that computes, or of the four that one lane copies for: what is left of those
    that all had at first goes to the others. */
@@ -142,12 +144,14 @@ static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
 
 /* ---- results ---- */
 
-/* Value i of unit u of a lane. */
-static __device__ __forceinline__ void wide_put(float *sums, int w, const float acc[16])
+/* Value i of lane u of the law, of a lane. */
+template <class W>
+static __device__ __forceinline__ void wide_put(float *sums, int w, const float *acc)
 {
+    constexpr int LANES = wide_x<W>::LANES;
     for (int i = 0; i < 4; i++)
-        for (int u = 0; u < 4; u++)
-            sums[WARP_SUMS * w + 32 * (4 * i + u) + threadIdx.x % 32] = acc[4 * u + i];
+        for (int u = 0; u < LANES; u++)
+            sums[32 * (LANES * (4 * w + i) + u) + threadIdx.x % 32] = acc[4 * u + i];
 }
 
 static __device__ __forceinline__ const float *wide_scales(const struct product_args &p,
@@ -166,6 +170,7 @@ static __device__ __forceinline__ void
 wide_store(const struct product_args &p, const struct wide_tile &tile, int64_t q0,
            int first, int step, const float *sums)
 {
+    constexpr int LANES = wide_x<W>::LANES;
     const int lane = threadIdx.x % 32;
     float *y = p.tensor[0].y;
     int64_t out = p.tensor[0].out;
@@ -180,22 +185,24 @@ wide_store(const struct product_args &p, const struct wide_tile &tile, int64_t q
 #pragma unroll 1
     for (int i = first; i < 4; i += step) {
         const int row = 8 * (i / 2) + lane / 4, column = 2 * (lane % 4) + i % 2;
-        float row_scale = 1.0f, sum[4];
+        float row_scale = 1.0f, sum[LANES];
         if (wide_x<W>::E4M3 && p.row_scales && row < tile.rows)
             row_scale = wide_scales(p, tile.tensor)[tile.row0 + row];
 #pragma unroll
-        for (int u = 0; u < 4; u++) {
+        for (int u = 0; u < LANES; u++) {
             float v[TEAM_WARPS];
             for (int k = 0; k < TEAM_WARPS; k++)
-                v[k] = sums[WARP_SUMS * k + 32 * (4 * i + u) + lane];
+                v[k] = sums[32 * (LANES * (4 * k + i) + u) + lane];
             for (int distance = TEAM_WARPS / 2; distance > 0; distance /= 2)
                 for (int k = 0; k < distance; k++)
                     v[k] += v[k + distance];
             sum[u] = v[0];
         }
-        const float total = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+        for (int half = LANES / 2; half > 0; half /= 2)
+            for (int u = 0; u < half; u++)
+                sum[u] += sum[u + half];
         if (row < tile.rows && column < p.width && q0 + column < p.m)
-            y[(q0 + column) * out + tile.row0 + row] = total * row_scale * scale;
+            y[(q0 + column) * out + tile.row0 + row] = sum[0] * row_scale * scale;
     }
 }
 
@@ -292,17 +299,19 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     const int warp = W::EXTRA ? number : __shfl_sync(KG_WARP_ALL, number, 0);
     const bool copies = warp >= COPY_WARP,
                stores = warp >= STORE_WARP && warp < STORE_WARP + WIDE_TEAMS;
-    const int w = warp % TEAM_WARPS;
     const int team = stores ? warp - STORE_WARP : copies ? 0 : warp / TEAM_WARPS;
+    /* Of Q3_K odd warps have more to do: those of one team are on the schedulers of the other's
+       even ones. */
+    const int w = (warp ^ (W::F::QUADS ? team : 0)) % TEAM_WARPS;
     const int units = p.k / KG_UNIT, stages = (units + 32 * S - 1) / (32 * S);
     const uint32_t turns = (p.tiles + WIDE_TEAMS - 1) / WIDE_TEAMS;
     const int64_t q0 = (int64_t)blockIdx.y * p.width;
     const struct wide_shared<W> x(smem, 16 * S * stages);
     uint8_t *const behind = smem + 16 * S * stages * X::BYTES;
     uint8_t *const ring = shared + wide_front<W, S>(p.k);
-    float *const sums = (float *)(behind + team * SUM_BYTES);
-    float *const scales = (float *)(behind + WIDE_TEAMS * SUM_BYTES +
-                                    warp % COPY_WARP * X::FACTORS * SCALE_BYTES);
+    float *const sums = (float *)(behind + team * X::SUM_BYTES);
+    float *const scales =
+        (float *)(behind + WIDE_TEAMS * X::SUM_BYTES + warp % COPY_WARP * X::SCALE_BYTES);
     kg_split_init(barriers.landed[0], WIDE_TEAMS * WIDE_SLOTS, L::boxes);
     kg_split_init(barriers.released[0], WIDE_SLOTS * WIDE_BOXES, TEAM_WARPS);
     kg_split_init(barriers.put, WIDE_TEAMS, TEAM_WARPS);
@@ -340,7 +349,11 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     const struct code_tables tables = W::tables();
     struct tile_quad zero;
     for (int i = 0; i < 4; i++)
-        zero.v[i] = (int)kg_opaque((uint32_t)DOT_ZERO);
+        zero.v[i] =
+            W::F::QUADS ? quad_lane::own(DOT_ZERO) : (int)kg_opaque((uint32_t)DOT_ZERO);
+    struct quad_lane own = {};
+    if (W::F::QUADS)
+        own.start(w, L::stride(0));
     int slot = team;
     uint32_t parity = 0, tiles = 0;
     const auto block_scale = [&](uint32_t turn) {
@@ -349,7 +362,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
     };
     float next_block = X::E4M3 ? block_scale(blockIdx.x) : 1.0f;
     for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x, tiles++) {
-        float acc[16] = {};
+        float acc[4 * X::LANES] = {};
         const float block = next_block;
         if (X::E4M3) /* on its way during this tile */
             next_block = block_scale(turn + gridDim.x);
@@ -385,6 +398,22 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
                                            acc);
             };
             if (copies) {
+            } else if constexpr (W::F::QUADS) {
+                const auto blocks = [&](auto odd) {
+#pragma unroll
+                    for (int j = 0; j < S / 2; j++) {
+                        if (left - 4 * w - 64 * j > 0)
+                            wide_quads<W, S, decltype(odd)::value>(
+                                at, j, x, first + 2 * w + 32 * j, own, zero,
+                                (uint8_t *)scales, acc);
+                        if (2 * (j + 1) % L::thousands == 0)
+                            warp_arrive(barriers.released[slot] + 2 * j / L::thousands);
+                    }
+                };
+                if (w % 2 == 0)
+                    blocks(std::false_type{});
+                else
+                    blocks(std::true_type{});
             } else if (32 * S * (stage + 1) <= units) {
 #pragma unroll
                 for (int j = 0; j < S; j++) {
@@ -404,7 +433,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
         }
         kg_split_wait(barriers.stored + team, (tiles + 1) % 2);
         if (!copies) {
-            wide_put(sums, w, acc);
+            wide_put<W>(sums, w, acc);
             warp_arrive(barriers.put + team);
         }
 #if !KG_SPLIT_BARRIER

@@ -9,14 +9,6 @@
 
 #include "kernels/mmvq/wide_shared.h"
 
-/* The joint dot: from c0, c1, which are 32 times the groups' dots, and a 32nd of the scales. `less` is
-   what DOT_ZERO takes off. Exact: all are integers, below 2^24 also before the second is added. */
-static __device__ __forceinline__ float wide_join(int c0, int c1, float sc0, float sc1,
-                                                  float less)
-{
-    return fmaf(sc1, __int_as_float(c1), fmaf(sc0, __int_as_float(c0), less));
-}
-
 /* Dots of group k of a unit of rows g and g + 8, with the unit's fragments. */
 template <class W>
 static __device__ __forceinline__ void
@@ -110,10 +102,6 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
                 put(k, a[h][k]);
             if (F::MINIMUM)
                 put(1, m[h]);
-            if (F::JOINT) {
-                put(2, -DOT_ZERO_F * (a[h][0] + a[h][1]));
-                m[h] = WHOLE || left > 0 ? m[h] : 0.0f;
-            }
         }
         __syncwarp();
         for (int h = 0; h < 2; h++)
@@ -158,39 +146,25 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
         for (int v = 0; v < 2; v++) {
             const int u = 2 * n + v;
             float *const sum = acc + 4 * u;
-            if constexpr (F::JOINT) {
-                int dot[2][4];
-                for (int k = 0; k < 2; k++)
-                    wide_mma<W>(dot[k], c, e, u, b[v], k, zero.v);
-                for (int i = 0; i < 4; i++) {
-                    const float(*const f)[4] = factor[i / 2];
-                    const float joint =
-                        wide_join(dot[0][i], dot[1][i], f[0][u], f[1][u], f[2][u]);
-                    sum[i] = fmaf(m[i / 2], d[v][i % 2] * joint, sum[i]);
-                }
-            } else {
 #pragma unroll
-                for (int k = 0; k < X::KINDS; k++) {
-                    int dot[4];
-                    wide_mma<W>(dot, c, e, u, b[v], k, zero.v);
-                    if constexpr (F::SCALED) {
-                        static_assert(!X::ADDEND, "each column would have its own");
-                        for (int i = 0; i < 4; i++) {
-                            /* The sign of a scale that is not there stays. */
-                            const float a = factor[i / 2][k][u],
-                                        less = -DOT_ZERO_F * fabsf(a);
-                            sum[i] = fmaf(d[v][i % 2],
-                                          fmaf(a, __int_as_float(dot[i]), less), sum[i]);
-                        }
-                        continue;
-                    }
+            for (int k = 0; k < X::KINDS; k++) {
+                int dot[4];
+                wide_mma<W>(dot, c, e, u, b[v], k, zero.v);
+                if constexpr (F::SCALED) {
+                    static_assert(!X::ADDEND, "each column would have its own");
                     for (int i = 0; i < 4; i++) {
-                        const float less =
-                            X::ADDEND ? addend[k][2 * v + i % 2] : -DOT_ZERO_F;
-                        sum[i] =
-                            fmaf(factor[i / 2][k][u],
-                                 d[v][i % 2] * (__int_as_float(dot[i]) + less), sum[i]);
+                        /* The sign of a scale that is not there stays. */
+                        const float a = factor[i / 2][k][u],
+                                    less = -DOT_ZERO_F * fabsf(a);
+                        sum[i] = fmaf(d[v][i % 2], fmaf(a, __int_as_float(dot[i]), less),
+                                      sum[i]);
                     }
+                    continue;
+                }
+                for (int i = 0; i < 4; i++) {
+                    const float less = X::ADDEND ? addend[k][2 * v + i % 2] : -DOT_ZERO_F;
+                    sum[i] = fmaf(factor[i / 2][k][u],
+                                  d[v][i % 2] * (__int_as_float(dot[i]) + less), sum[i]);
                 }
             }
             if (F::MINIMUM)

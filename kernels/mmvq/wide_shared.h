@@ -13,16 +13,12 @@ enum {
     WIDE_TEAMS = 2,
     TEAM_WARPS = 8,
     COPY_WARP = WIDE_TEAMS * TEAM_WARPS,
-    STORE_WARP = COPY_WARP + 1,             /* the first of one for each team */
-    WIDE_THREADS = 32 * (COPY_WARP + 4),    /* registers are a warpgroup's */
-    WIDE_SLOTS = 8,                         /* at most */
-    WIDE_PLANES = 4,                        /* at most */
-    WIDE_BOXES = 2,                         /* of a slot, at most */
-    WIDE_BARRIERS = 384,                    /* bytes of them */
-    WARP_SUMS = 16 * 32,                    /* floats */
-    SUM_BYTES = TEAM_WARPS * WARP_SUMS * 4, /* of a team */
-    SCALE_BYTES =
-        4 * 4 * WIDE_ROWS, /* of a warp, a scale for each of four units of its rows */
+    STORE_WARP = COPY_WARP + 1,          /* the first of one for each team */
+    WIDE_THREADS = 32 * (COPY_WARP + 4), /* registers are a warpgroup's */
+    WIDE_SLOTS = 8,                      /* at most */
+    WIDE_PLANES = 4,                     /* at most */
+    WIDE_BOXES = 2,                      /* of a slot, at most */
+    WIDE_BARRIERS = 384,                 /* bytes of them */
 };
 
 /* ---- shapes ---- */
@@ -70,8 +66,12 @@ struct wide_x {
         FLOATS = 64,
         BYTES = CODE_BYTES +
                 FLOATS * (1 + ((int)R::F::MINIMUM != 0) + (ADDEND ? (int)KINDS : 0)),
-        FACTORS = (int)KINDS + ((int)R::F::MINIMUM != 0) +
-                  ((int)R::F::JOINT != 0), /* of a unit */
+        FACTORS =
+            R::F::QUADS ? 3 : (int)KINDS + ((int)R::F::MINIMUM != 0), /* of a unit */
+        /* Of a warp, the factors of its units of each row. */
+        SCALE_BYTES = (R::F::QUADS ? 8 : 4) * 4 * (int)WIDE_ROWS * (int)FACTORS,
+        LANES = R::F::QUADS ? 2 : 4,                      /* of the law in a warp */
+        SUM_BYTES = (int)TEAM_WARPS * 4 * LANES * 32 * 4, /* of a team */
     };
 };
 
@@ -81,7 +81,7 @@ static __device__ __host__ __forceinline__ int wide_front(int k)
 {
     const int stages = (k + 1024 * S - 1) / (1024 * S);
     return (int)WIDE_BARRIERS + 16 * S * stages * wide_x<R>::BYTES +
-           WIDE_TEAMS * SUM_BYTES + COPY_WARP * wide_x<R>::FACTORS * SCALE_BYTES;
+           WIDE_TEAMS * wide_x<R>::SUM_BYTES + COPY_WARP * wide_x<R>::SCALE_BYTES;
 }
 
 /* ---- q ---- */

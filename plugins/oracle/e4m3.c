@@ -39,7 +39,7 @@ static struct kg_fold product(const struct kg_oracle_e4m3_weights *w, int64_t o,
             dot += value[row[32 * u + j]] * q[32 * u + j];
         kg_fold_add(&lanes[u % KG_FOLD_LANES], d[u] * (scale * dot), 2);
     }
-    return kg_fold_lanes(lanes);
+    return kg_fold_lanes(lanes, KG_FOLD_LANES);
 }
 
 void kg_oracle_e4m3_linear_q8_1(const struct kg_oracle_e4m3_weights *w, const int8_t *q,

@@ -32,10 +32,10 @@ static inline void kg_fold_join(struct kg_fold *a, const struct kg_fold *b)
     a->err += KG_FOLD_U * (fabs(a->sum) + a->err);
 }
 
-/* The butterfly over the lanes; the lanes are used up. */
-static inline struct kg_fold kg_fold_lanes(struct kg_fold lanes[KG_FOLD_LANES])
+/* The butterfly over n lanes, a power of two; the lanes are used up. */
+static inline struct kg_fold kg_fold_lanes(struct kg_fold *lanes, int n)
 {
-    for (int distance = KG_FOLD_LANES / 2; distance > 0; distance /= 2)
+    for (int distance = n / 2; distance > 0; distance /= 2)
         for (int l = 0; l < distance; l++)
             kg_fold_join(&lanes[l], &lanes[l + distance]);
     return lanes[0];

@@ -38,7 +38,7 @@ struct kg_oracle_type {
     const char *id; /* as cell ids spell it: "q4_k" */
     void (*split)(const uint8_t *src, struct kg_oracle_split *out);
     int16_t group;   /* elements under one scale: 16 or 32; 0 for plain floats */
-    bool joint;      /* the scales of a unit's groups are integers times one number */
+    bool quads;      /* products take four units at once, as integers times one number */
     bool has_min;    /* min is used; otherwise it is 0 everywhere */
     bool stage_b;    /* the integer path covers it */
     int16_t half_at; /* byte offset of the half-precision scale in a block; -1 if none */
@@ -89,8 +89,9 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
 
 /* In which order the terms of an integer product are added. */
 struct kg_oracle_order {
-    bool chain;  /* units ascending into one accumulator, as the int8 GEMM does; else
-                         stage B's: unit u to lane u % 32, then a butterfly */
+    bool chain;  /* units ascending into one accumulator, as the int8 GEMM does (of no
+                         type of quads); else stage B's: unit u to lane u % 32, or quad u to
+                         lane u % 16, then a butterfly */
     int64_t cut; /* stage B in two parts, the first of so many units (a multiple of 32);
                          0: in one */
 };
@@ -104,7 +105,7 @@ struct kg_oracle_sums {
 /*
  * Integer products in f64 from q8_1 codes and scales (the sums follow from both):
  *   y = sum over groups g of d * (scale[g] * sum(code * q) - min[g] * sum(q))
- * (the groups of a unit of a joint type are one term)
+ * (the groups of a quad are one term)
  * and what a kernel that adds in that order may be off by (derived in q8_1.c). Weights are
  * not rounded to f32. The type must have a splitter. in: a multiple of 32 and of the block.
  */

@@ -50,11 +50,16 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
 /*
  * The error of a sum of integer products, from its partial sums (running.c). A unit of 32
  * weights adds one term per scale group (1, or 2 where 16 elements share a scale), then one
- * for its minimum if the type has one. Where the two scales are integers times one number
- * (joint), they and the dots make one integer and one term. Integer dot products are exact, and
- * so are the weight's scales and minima in f32. A term is rounded once before fma adds it: d * dot or
- * a * dot (d * the joint integer), or the sum s = d * sum(q) that the activation carries. Stage B of
- * NVFP4 takes a * dot first, 4 bits times 15: exact, so its terms are not rounded before.
+ * for its minimum if the type has one. Integer dot products are exact, and so are the weight's scales
+ * and minima in f32. A term is rounded once before fma adds it: d * dot or a * dot, or the sum
+ * s = d * sum(q) that the activation carries. Stage B of NVFP4 takes a * dot first, 4 bits times 15:
+ * exact, so its terms are not rounded before.
+ *
+ * Where a type has quads, four units whose scales are integers times one number d_w, the dots of a unit
+ * make one exact integer D, and a quad one term d_w f with f = d_0 D_0 + ... + d_3 D_3, a chain of its
+ * own of four roundings, which start at 0. Both chains are the same for d_w f and d_w times each
+ * of its terms, as their errors are relative: so a quad is folded from terms d_w d_j D_j without
+ * roundings before, and joined to its lane as another sum. A subnormal f is exact if d is not.
  *
  * Where a chain is cut at places that are not known, into `segments` parts that are added in
  * their order, every partial sum is a difference of two prefix sums, so at most R, the
@@ -71,6 +76,12 @@ struct state {
     double terms, low, high;             /* sum of magnitudes; prefix sums' range */
 };
 
+/* Lanes of stage B's butterfly. */
+static int lanes_of(const struct kg_oracle_type *type)
+{
+    return type->quads ? 16 : KG_FOLD_LANES;
+}
+
 static void add_term(struct state *s, const struct kg_oracle_order *order, int64_t unit,
                      double term, int roundings)
 {
@@ -84,10 +95,27 @@ static void add_term(struct state *s, const struct kg_oracle_order *order, int64
     }
 }
 
-/* Elements of one term. */
-static int term_elements(const struct kg_oracle_type *type)
+static int dot_of(const struct kg_oracle_split *part, const int8_t *q, int first, int n)
 {
-    return type->joint ? 32 : type->group;
+    int dot = 0;
+
+    for (int i = first; i < first + n; i++)
+        dot += part->code[i] * q[i];
+    return dot;
+}
+
+/* The quad that begins at element `first` of a block. */
+static struct kg_fold quad_of(const struct kg_oracle_split *part, int first,
+                              const int8_t *q, const float *d)
+{
+    struct kg_fold f = {0, 0};
+
+    for (int i = first; i < first + 128; i += 32) {
+        double joint = part->scale[i / 16] * dot_of(part, q, i, 16) +
+                       part->scale[i / 16 + 1] * dot_of(part, q, i + 16, 16);
+        kg_fold_add(&f, d[i / 32] * joint, 0);
+    }
+    return f;
 }
 
 /* One block of weights against the q8_1 blocks that it covers. The 16-groups of a scale
@@ -97,33 +125,36 @@ static void add_block(struct state *s, const struct kg_oracle_order *order,
                       const struct kg_oracle_split *part, int block, int64_t unit,
                       const int8_t *q, const float *d)
 {
-    int step = term_elements(type);
-    int roundings = type->type == KG_TYPE_NVFP4 && !order->chain ? 0 : 1;
+    const int step = type->quads ? 128 : type->group, lanes = lanes_of(type);
+    const int roundings = type->type == KG_TYPE_NVFP4 && !order->chain ? 0 : 1;
 
     for (int i0 = 0; i0 < block; i0 += step) {
-        double scaled = 0, min = part->min[i0 / 16];
+        const int64_t u = unit + i0 / 32;
         int sum = 0;
-        if (!order->chain && i0 % 32 == 0 && unit + i0 / 32 == order->cut) {
-            s->first = kg_fold_lanes(s->lanes);
+        if (!order->chain && i0 % 32 == 0 && u == order->cut) {
+            s->first = kg_fold_lanes(s->lanes, lanes);
             memset(s->lanes, 0, sizeof s->lanes);
         }
-        for (int i1 = i0; i1 < i0 + step; i1 += type->group) {
-            int dot = 0;
-            for (int i = i1; i < i1 + type->group; i++) {
-                dot += part->code[i] * q[i];
-                sum += q[i];
-            }
-            scaled += part->scale[i1 / 16] * dot;
+        if (type->quads) {
+            struct kg_fold quad = quad_of(part, i0, q, d);
+            kg_fold_join(&s->lanes[u / 4 % lanes], &quad);
+            continue;
         }
-        add_term(s, order, unit + i0 / 32, d[i0 / 32] * scaled, roundings);
+        add_term(s, order, u,
+                 d[i0 / 32] * (part->scale[i0 / 16] * dot_of(part, q, i0, step)),
+                 roundings);
+        for (int i = i0; type->has_min && i < i0 + step; i++)
+            sum += q[i];
         if (type->has_min)
-            add_term(s, order, unit + i0 / 32, -d[i0 / 32] * (min * sum), 1);
+            add_term(s, order, u, -d[i0 / 32] * (part->min[i0 / 16] * sum), 1);
     }
 }
 
-static struct kg_fold result_of(struct state *s, const struct kg_oracle_order *order)
+static struct kg_fold result_of(struct state *s, const struct kg_oracle_type *type,
+                                const struct kg_oracle_order *order)
 {
-    struct kg_fold all = order->chain ? s->lanes[0] : kg_fold_lanes(s->lanes);
+    struct kg_fold all =
+        order->chain ? s->lanes[0] : kg_fold_lanes(s->lanes, lanes_of(type));
 
     if (order->cut > 0) {
         kg_fold_join(&s->first, &all);
@@ -134,7 +165,9 @@ static struct kg_fold result_of(struct state *s, const struct kg_oracle_order *o
 
 static double terms_of(const struct kg_oracle_type *type, int64_t in)
 {
-    return (double)(in / 32 * (32 / term_elements(type) + (type->has_min ? 1 : 0)));
+    if (type->quads)
+        return (double)in / 128;
+    return (double)(in / 32 * (32 / type->group + (type->has_min ? 1 : 0)));
 }
 
 double kg_oracle_cut_bound(const struct kg_oracle_type *type, int64_t in, double terms,
@@ -157,6 +190,8 @@ int kg_oracle_linear_q8_1(const struct kg_oracle_type *type, const void *w,
     int64_t blocks = in / info->block, units = info->block / 32;
     int rc = KG_OK;
 
+    if (order->chain && type->quads)
+        return KG_E_UNSUPPORTED;
 #pragma omp parallel
     {
         struct state *state = malloc(((size_t)m + 1) * sizeof *state);
@@ -180,7 +215,7 @@ int kg_oracle_linear_q8_1(const struct kg_oracle_type *type, const void *w,
                 }
             }
             for (int64_t r = 0; r < m; r++) {
-                struct kg_fold all = result_of(&state[r], order);
+                struct kg_fold all = result_of(&state[r], type, order);
                 to->y[r * out + o] = all.sum;
                 to->bound[r * out + o] = KG_FOLD_OWN * all.err + tiny;
                 if (to->terms)

@@ -69,7 +69,7 @@ static double bound_of(const double *w, const double *x, int64_t in, int64_t uni
         advance(&at, w + i * LANES, x + i * LANES, (int)(units % LANES));
     for (int l = 0; l < LANES; l++)
         lanes[l] = (struct kg_fold){at.sum[l], at.err[l]};
-    return KG_FOLD_OWN * kg_fold_lanes(lanes).err + 2 * (double)in * 0x1p-149;
+    return KG_FOLD_OWN * kg_fold_lanes(lanes, LANES).err + 2 * (double)in * 0x1p-149;
 }
 
 /* Row o of w against all rows of x. */

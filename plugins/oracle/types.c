@@ -7,7 +7,7 @@
 #include "plugins/oracle/split.h"
 
 const struct kg_oracle_type kg_oracle_types[] = {
-  /* type, id, split, group, joint, has_min, stage_b, half_at, min_at */
+  /* type, id, split, group, quads, has_min, stage_b, half_at, min_at */
     {KG_TYPE_F32,    "f32",    NULL,                   0,  false, false, false, -1,  -1},
     {KG_TYPE_F16,    "f16",    NULL,                   0,  false, false, false, -1,  -1},
     {KG_TYPE_BF16,   "bf16",   NULL,                   0,  false, false, false, -1,  -1},
