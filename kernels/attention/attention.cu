@@ -100,8 +100,8 @@ static int run(int arm, const struct kg_decode *a, struct decode p, int64_t rows
     p.partial = (float *)(base + w.partial);
     p.state = (float2 *)(base + w.state);
     p.counter = (unsigned *)base;
-    p.k_stride = l->k_stride;
-    p.v_stride = l->v_stride;
+    p.k_stride = (uint32_t)l->k_stride;
+    p.v_stride = (uint32_t)l->v_stride;
     p.k_type = l->k_type;
     p.v_type = l->v_type;
     p.n_heads = a->n_heads;

@@ -71,7 +71,7 @@ struct decode_block {
     };
     static_assert(WARP_BYTES % 16 == 0, "alignment of the parts");
     static_assert(SHARED_BYTES <= 227 * 1024, "fits a multiprocessor");
-    static_assert(!DEEP || STAGES == 2, "what tiles_ahead fills");
+    static_assert(!DEEP || STAGES == 2, "what the loop over the tiles fills");
 };
 
 /* Tiles that a warp copies before kg_grid_wait(): 2, 0, 1, 0 by turns of four warps, one of
@@ -94,6 +94,7 @@ static __global__ void
     typedef lane_elements<HD> elements;
     constexpr int WARPS = block::WARPS;
     constexpr int STAGES = block::STAGES;
+    constexpr int STEP = WARPS * TILE; /* from tile to tile of a warp */
     KG_SHARED_DYNAMIC(memory);
     typename block::queries &queries =
         *(typename block::queries *)(memory + block::QUERIES_AT);
@@ -105,7 +106,8 @@ static __global__ void
     const int g = lane / 4, t = lane % 4;
     const int row = blockIdx.z, split = blockIdx.x;
     const int chunks = (p.group + HG - 1) / HG;
-    const int kv_head = (int)((unsigned)blockIdx.y / (unsigned)chunks);
+    const int kv_head =
+        chunks == 1 ? (int)blockIdx.y : (int)((unsigned)blockIdx.y / (unsigned)chunks);
     const int h0 = ((int)blockIdx.y - kv_head * chunks) * HG;
     const int heads = min(HG, p.group - h0), head0 = kv_head * p.group + h0;
     const int64_t index0 = (int64_t)row * p.n_heads + head0;
@@ -125,69 +127,66 @@ static __global__ void
         return;
     }
     const int first = split * size, n = min(size, keys.n - first);
-    const int n_tiles = (n + TILE - 1) / TILE;
-    const uint8_t *k_from =
-        keys.k + first * p.k_stride + kv_head * (HD / 32 * block_bytes(p.k_type));
-    const uint8_t *v_from =
-        keys.v + first * p.v_stride + kv_head * (HD / 32 * block_bytes(p.v_type));
+    const int k_bytes = MAIN ? (int)shape::K_BYTES : HD / 32 * block_bytes(p.k_type);
+    const int v_bytes = MAIN ? (int)shape::V_BYTES : HD / 32 * block_bytes(p.v_type);
+    const uint8_t *k_from = keys.k + stride_of(first, p.k_stride) + kv_head * k_bytes;
+    const uint8_t *v_from = keys.v + stride_of(first, p.v_stride) + kv_head * v_bytes;
     const int phase = phase_of<shape::K_PHASED>(k_from, p.k_stride, INT8 ? g : lane);
     typename block::k_copy k_copy;
     typename block::v_copy v_copy;
-    k_copy.start(k_from + warp * TILE * p.k_stride, p.k_stride);
-    v_copy.start(v_from + warp * TILE * p.v_stride, p.v_stride);
+    k_copy.start(k_from + stride_of(warp * TILE, p.k_stride), p.k_stride);
+    v_copy.start(v_from + stride_of(warp * TILE, p.v_stride), p.v_stride);
     uint8_t *const own = memory + warp * block::WARP_BYTES;
     uint8_t *const weights = own + block::RING_BYTES;
-    int copied = warp, copy_at = 0;
-    const auto copy_next = [&]() {
-        const int left = n - copied * TILE;
-        uint8_t *k_tile = own + copy_at, *v_tile = k_tile + TILE * shape::K_STRIDE;
+    /* The warp's next tile, with `left` keys of the split from its first on, to own + at. */
+    const auto copy_next = [&](int left, int at) {
+        uint8_t *k_tile = own + at, *v_tile = k_tile + TILE * shape::K_STRIDE;
         if (left > 0) {
             if constexpr (MAIN) {
                 if (left > TILE) {
-                    k_copy.copy(k_tile, p.k_stride, TILE + 1);
-                    v_copy.copy(v_tile, p.v_stride, TILE + 1);
+                    k_copy.copy(k_tile, p.k_stride);
+                    v_copy.copy(v_tile, p.v_stride);
                 } else {
-                    k_copy.copy(k_tile, p.k_stride, left);
-                    v_copy.copy(v_tile, p.v_stride, left);
+                    k_copy.copy_end(k_tile, p.k_stride, left);
+                    v_copy.copy_end(v_tile, p.v_stride, left);
                 }
             } else {
                 copy_rows_any(k_tile, shape::K_STRIDE,
-                              k_from + copied * TILE * p.k_stride, p.k_stride,
-                              HD / 32 * block_bytes(p.k_type), left);
+                              k_from + stride_of(n - left, p.k_stride), p.k_stride,
+                              k_bytes, left);
                 copy_rows_any(v_tile, shape::V_STRIDE,
-                              v_from + copied * TILE * p.v_stride, p.v_stride,
-                              HD / 32 * block_bytes(p.v_type), left);
+                              v_from + stride_of(n - left, p.v_stride), p.v_stride,
+                              v_bytes, left);
             }
         }
         if (DEEP)
             kg_cp_async_commit();
-        copied += WARPS;
-        k_copy.advance(WARPS * TILE * p.k_stride);
-        v_copy.advance(WARPS * TILE * p.v_stride);
-        copy_at =
-            copy_at + shape::BYTES == STAGES * shape::BYTES ? 0 : copy_at + shape::BYTES;
+        k_copy.advance(stride_of(STEP, p.k_stride));
+        v_copy.advance(stride_of(STEP, p.v_stride));
     };
-    if (DEEP && warp == 0) {
+    if (DEEP && warp == WARPS - 1) { /* which copies nothing yet */
         /* A step's cache is larger than L2 and drives these out, whatever their age. */
-        for (int i = lane; i < heads * HD / 32; i += 32)
-            kg_prefetch_l2(p.q + index0 * HD + 32 * i);
+#pragma unroll
+        for (int i = 0; i < HG * HD / 32; i += 32)
+            if (i + lane < heads * (HD / 32))
+                kg_prefetch_l2(p.q + index0 * HD + 32 * (i + lane));
         if (lane == 0)
             kg_prefetch_l2(p.counter + index0);
     }
     int filled = 0;
     if (DEEP) {
-        for (; filled < tiles_ahead(warp); filled++) {
-            if ((copied + 1) * TILE > keys.settled - first)
-                break;
-            copy_next();
+        const int settled = min(keys.settled - first, n) - warp * TILE;
+        while (filled < tiles_ahead(warp) && settled - filled * STEP > TILE) {
+            copy_next(settled - filled * STEP, filled * shape::BYTES);
+            filled++;
         }
         kg_grid_wait();
         kg_grid_release();
     }
+    int left = n - warp * TILE; /* keys from the warp's tile on */
     const auto copy_first = [&]() {
-        if (DEEP)
-            for (int i = filled; i < STAGES - 1; i++)
-                copy_next();
+        if (DEEP && filled == 0)
+            copy_next(left, 0);
     };
     /* The queries first: behind the tiles they would wait for all of them. */
     struct query_codes<HD, HG> q;
@@ -216,17 +215,18 @@ static __global__ void
     own_sums.max[0] = own_sums.max[1] = -INFINITY;
     const int pair = HG == 4 ? t % 2 : t; /* of heads */
     int at = 0;
-    for (int tile = warp; tile < n_tiles; tile += WARPS) {
+    bool fresh = true; /* no tile has been added */
+    for (; left > 0; left -= STEP) {
         if (DEEP) {
             /* This lane's copies have landed, then everyone's; and nobody reads the tile
                that is copied to next. */
-            kg_cp_async_wait<STAGES == 1 ? 0 : STAGES - 2>();
+            kg_cp_async_wait<0>();
             __syncwarp();
-            if (tile != warp || filled < STAGES)
-                copy_next();
+            if (!fresh || filled < STAGES)
+                copy_next(left - STEP, shape::BYTES - at);
         } else {
             __syncwarp();
-            copy_next();
+            copy_next(left, 0);
             __syncwarp();
         }
         const uint8_t *k_tile = own + at, *v_tile = k_tile + TILE * shape::K_STRIDE;
@@ -243,7 +243,6 @@ static __global__ void
         else
             scores_f32<HD, HG, MAIN>(k_tile, phase, MAIN ? KG_TYPE_Q8_0 : p.k_type,
                                      queries.q, p.scale, (float *)weights, score);
-        const int left = n - tile * TILE;
         if (left < TILE)
             for (int k = 0; k < shape::KEYS; k++)
                 for (int i = 0; i < 2; i++)
@@ -254,7 +253,7 @@ static __global__ void
             for (int i = 0; i < 2; i++)
                 above = above || score[k][i] > own_sums.max[i] + LAZY;
         if (__any_sync(KG_WARP_ALL, above))
-            own_sums.rescale(score, tile == warp);
+            own_sums.rescale(score, fresh);
         float w[shape::KEYS][2];
         for (int k = 0; k < shape::KEYS; k++)
             for (int i = 0; i < 2; i++) {
@@ -268,7 +267,8 @@ static __global__ void
         own_sums.values.weigh(weights, key0, pair, w, scales);
         __syncwarp();
         own_sums.values.add(v_tile, p.v_type, weights);
-        at = at + shape::BYTES == STAGES * shape::BYTES ? 0 : at + shape::BYTES;
+        at = DEEP ? shape::BYTES - at : 0;
+        fresh = false;
     }
     if (DEEP)
         kg_cp_async_wait<0>();

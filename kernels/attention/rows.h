@@ -18,7 +18,7 @@ struct decode {
     unsigned *counter; /* [rows][heads]: warps' parts that are done; 0 between calls */
     const uint64_t *table;
     const int32_t *lengths; /* of each row, or NULL: length + row */
-    int64_t k_stride, v_stride;
+    uint32_t k_stride, v_stride;
     int k_type, v_type;
     int length;
     int settled; /* of decode_settled, otherwise 0 */
@@ -27,6 +27,12 @@ struct decode {
     int split_size, n_splits; /* of the only row, if the host knows its length; or 0 */
     float scale;
 };
+
+/* `rows` >= 0 strides: one instruction, where 64 bits by 64 are four. */
+static __device__ __forceinline__ int64_t stride_of(int rows, uint32_t stride)
+{
+    return (int64_t)((uint64_t)(uint32_t)rows * stride);
+}
 
 /* The keys of one row. */
 struct row_keys {
@@ -45,8 +51,8 @@ static __device__ inline struct row_keys keys_of(const struct decode &p, int row
         keys.k = (const uint8_t *)((uintptr_t)keys.k + p.table[2 * row]);
         keys.v = (const uint8_t *)((uintptr_t)keys.v + p.table[2 * row + 1]);
     }
-    keys.k += first * p.k_stride;
-    keys.v += first * p.v_stride;
+    keys.k += stride_of(first, p.k_stride);
+    keys.v += stride_of(first, p.v_stride);
     return keys;
 }
 

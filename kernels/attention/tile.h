@@ -81,9 +81,11 @@ static __device__ __forceinline__ void copy_chunk(uint8_t *to, const uint8_t *fr
    in the cache, since the 32 bytes that come from memory at once are then written at once.
    With strides that would make this differ between a lane's rows, of 16. */
 template <bool PHASED>
-static __device__ __forceinline__ int phase_of(const uint8_t *rows, int64_t stride, int r)
+static __device__ __forceinline__ int phase_of(const uint8_t *rows, uint32_t stride,
+                                               int r)
 {
-    return PHASED ? (int)((uintptr_t)(rows + r * stride) & (stride % 32 == 0 ? 24 : 8))
+    return PHASED ? (int)((uintptr_t)(rows + stride_of(r, stride)) &
+                          (stride % 32 == 0 ? 24 : 8))
                   : 0;
 }
 
@@ -110,29 +112,38 @@ struct row_copy {
     int to, end; /* end: bytes of a row's last chunk */
     row_copy<AT + WIDE, BYTES, CHUNK, TO_STRIDE, ASYNC, PHASED> next;
 
-    __device__ __forceinline__ void start(const uint8_t *rows, int64_t stride)
+    __device__ __forceinline__ void start(const uint8_t *rows, uint32_t stride)
     {
         const int lane = threadIdx.x % 32, row = lane / WIDE, at = AT + lane % WIDE;
-        const uint8_t *own = rows + row * stride;
+        const uint8_t *own = rows + stride_of(row, stride);
         const int phase = phase_of<PHASED>(rows, stride, row);
         from = own - phase % 16 + at * CHUNK;
         to = row * TO_STRIDE + at * CHUNK + phase / 16 * 16;
         end = ENDS && lane % WIDE == WIDE - 1 ? (BYTES + phase % 16 - 1) % 16 + 1 : CHUNK;
         next.start(rows, stride);
     }
-    /* The first n of 16 rows; zeros for the others. n > 16: all, and others follow them, so
-       that a last chunk may be read whole. */
-    __device__ __forceinline__ void copy(uint8_t *tile, int64_t stride, int n) const
+    /* All 16 rows, and others follow them, so that a last chunk may be read whole. */
+    __device__ __forceinline__ void copy(uint8_t *tile, uint32_t stride) const
+    {
+        if (WIDE * ROWS == 32 || threadIdx.x % 32 / WIDE < ROWS)
+#pragma unroll
+            for (int r = 0; r < TILE; r += ROWS)
+                copy_chunk<CHUNK, ASYNC>(tile + to + r * TO_STRIDE,
+                                         from + stride_of(r, stride), CHUNK);
+        next.copy(tile, stride);
+    }
+    /* The first n of 16 rows; zeros for the others. Few tiles are such an end: little code
+       matters more than few instructions. */
+    __device__ __forceinline__ void copy_end(uint8_t *tile, uint32_t stride, int n) const
     {
         const int row = threadIdx.x % 32 / WIDE;
         if (WIDE * ROWS == 32 || row < ROWS)
-#pragma unroll
+#pragma unroll 1
             for (int r = 0; r < TILE; r += ROWS)
-                copy_chunk<CHUNK, ASYNC>(tile + to + r * TO_STRIDE, from + r * stride,
-                                         n > TILE      ? (int)CHUNK
-                                         : row + r < n ? end
-                                                       : 0);
-        next.copy(tile, stride, n);
+                copy_chunk<CHUNK, ASYNC>(tile + to + r * TO_STRIDE,
+                                         from + stride_of(r, stride),
+                                         row + r < n ? end : 0);
+        next.copy_end(tile, stride, n);
     }
     __device__ __forceinline__ void advance(int64_t bytes)
     {
@@ -142,10 +153,13 @@ struct row_copy {
 };
 template <int BYTES, int CHUNK, int TO_STRIDE, bool ASYNC, bool PHASED>
 struct row_copy<(BYTES + CHUNK - 1) / CHUNK, BYTES, CHUNK, TO_STRIDE, ASYNC, PHASED> {
-    __device__ __forceinline__ void start(const uint8_t *, int64_t)
+    __device__ __forceinline__ void start(const uint8_t *, uint32_t)
     {
     }
-    __device__ __forceinline__ void copy(uint8_t *, int64_t, int) const
+    __device__ __forceinline__ void copy(uint8_t *, uint32_t) const
+    {
+    }
+    __device__ __forceinline__ void copy_end(uint8_t *, uint32_t, int) const
     {
     }
     __device__ __forceinline__ void advance(int64_t)
@@ -155,13 +169,13 @@ struct row_copy<(BYTES + CHUNK - 1) / CHUNK, BYTES, CHUNK, TO_STRIDE, ASYNC, PHA
 
 /* Rows of any even number of bytes. */
 static __device__ inline void copy_rows_any(uint8_t *to, int to_stride,
-                                            const uint8_t *from, int64_t stride,
+                                            const uint8_t *from, uint32_t stride,
                                             int bytes, int n)
 {
     for (int c = threadIdx.x % 32; c < TILE * (bytes / 2); c += 32) {
         const int row = c / (bytes / 2), at = c % (bytes / 2) * 2;
-        copy_chunk<2, false>(to + row * to_stride + at, from + row * stride + at,
-                             row < n ? 2 : 0);
+        copy_chunk<2, false>(to + row * to_stride + at,
+                             from + stride_of(row, stride) + at, row < n ? 2 : 0);
     }
 }
 

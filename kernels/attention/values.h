@@ -49,6 +49,13 @@ struct digit_values {
     float acc[BLOCKS][2][COLUMNS][4];
     float factor[COLUMNS][2]; /* 2^24 / s of those heads */
 
+    /* Where a key's digits are from byte `at` on: neither the stores of half a warp, four keys
+       and four that are 8 further (HG = 8: four keys), nor ldmatrix, eight keys, meet on a bank. */
+    static __device__ __forceinline__ int place(int key, int at)
+    {
+        return HG == 4 ? (key ^ (key >> 1 & 4)) * 16 + at
+                       : key * 32 + (at ^ (key << 2 & 16));
+    }
     /* The lane whose own pair is that of this lane's columns. */
     static __device__ __forceinline__ int source(int j)
     {
@@ -84,23 +91,27 @@ struct digit_values {
     {
         /* The largest of both heads at once: the upper halves of numbers >= 0 are in the
            order of their bits. */
-        uint32_t top = 0, d_top = 0;
+        uint32_t top, d_top = 1u << 27;
         for (int k = 0; k < shape::KEYS; k++) {
-            top = kg_max_u16x2(top, __byte_perm(__float_as_uint(p[k][0]),
-                                                __float_as_uint(p[k][1]), 0x7632));
+            const uint32_t both =
+                __byte_perm(__float_as_uint(p[k][0]), __float_as_uint(p[k][1]), 0x7632);
+            top = k == 0 ? both : kg_max_u16x2(top, both);
             for (int b = 0; b < BLOCKS; b++)
                 d_top = max(d_top, scales[k][b] << 17);
         }
         for (int distance = 16; distance >= (HG == 4 ? 2 : 4); distance /= 2)
             top = kg_max_u16x2(top, __shfl_xor_sync(KG_WARP_ALL, top, distance));
-        d_top = max(__reduce_max_sync(KG_WARP_ALL, d_top) >> 27, 1u);
-        float s[2];
-        s[0] = __uint_as_float((254u - d_top - (top >> 7 & 255u)) << 23);
-        s[1] = __uint_as_float((254u - d_top - (top >> 23)) << 23);
+        /* From here on exponents are where f32 has them: that of a pair's second head as it
+           is, that of the first 16 bits lower. */
+        top &= 0x7f807f80u;
+        d_top = __reduce_max_sync(KG_WARP_ALL, d_top) >> 4 & 0x0f800000u;
+        const uint32_t from = (254u << 23) - d_top, to = (24u << 23) + d_top;
+        const float s[2] = {__uint_as_float(from - (top << 16)),
+                            __uint_as_float(from - (top & 0x7f800000u))};
         for (int j = 0; j < COLUMNS; j++) {
             const uint32_t own = __shfl_sync(KG_WARP_ALL, top, source(j));
-            factor[j][0] = __uint_as_float(((own >> 7 & 255u) + d_top + 24u) << 23);
-            factor[j][1] = __uint_as_float(((own >> 23) + d_top + 24u) << 23);
+            factor[j][0] = __uint_as_float(to + (own << 16));
+            factor[j][1] = __uint_as_float(to + (own & 0x7f800000u));
         }
         for (int k = 0; k < shape::KEYS; k++) {
             const float x = p[k][0] * s[0], y = p[k][1] * s[1];
@@ -111,8 +122,8 @@ struct digit_values {
                 const uint32_t lo =
                     kg_round_half2(fmaf(half_of(hi), -4096.0f, x * 4096.0f * d),
                                    fmaf(half_of(hi >> 16), -4096.0f, y * 4096.0f * d));
-                *(uint2 *)(weights + b * DIGIT_BYTES + (key0 + 8 * k) * HG * 4 +
-                           8 * pair) = make_uint2(hi, lo);
+                *(uint2 *)(weights + b * DIGIT_BYTES + place(key0 + 8 * k, 8 * pair)) =
+                    make_uint2(hi, lo);
             }
         }
     }
@@ -121,25 +132,25 @@ struct digit_values {
                                         const uint8_t *weights)
     {
         const int lane = threadIdx.x % 32;
-        const uint8_t *row = v_tile + lane % 16 * shape::V_STRIDE;
+        const uint8_t *row = v_tile + lane % 16 * shape::V_STRIDE + lane / 16 * 16;
 #pragma unroll
         for (int b = 0; b < BLOCKS; b += 2) {
             /* Two blocks are three chunks of 16 bytes: 8 of scales and fifth bits and half
                of the codes; the other half and the next block's first 8; its codes. Of two
                keys a register has the same two bytes. */
             uint32_t mixed[4], codes[2];
-            kg_ldmatrix_x4_trans(mixed, row + 24 * b + lane / 16 * 16);
+            kg_ldmatrix_x4_trans(mixed, row + 24 * b);
             const bool upper = lane / 4 >= 4;
             const uint32_t x[2] = {upper ? mixed[0] : mixed[2],
                                    upper ? mixed[1] : mixed[3]};
-            const uint32_t high[4] = {of_group(mixed[0], 2), of_group(mixed[0], 3),
-                                      of_group(mixed[1], 2), of_group(mixed[1], 3)};
+            const uint32_t high[4] = {of_group<2>(mixed[0]), of_group<3>(mixed[0]),
+                                      of_group<2>(mixed[1]), of_group<3>(mixed[1])};
             add_block(b, x, high, weights);
             if (b + 1 == BLOCKS)
                 break;
             kg_ldmatrix_x2_trans(codes, row + 24 * b + 32);
-            const uint32_t next[4] = {of_group(mixed[2], 6), of_group(mixed[2], 7),
-                                      of_group(mixed[3], 6), of_group(mixed[3], 7)};
+            const uint32_t next[4] = {of_group<6>(mixed[2]), of_group<7>(mixed[2]),
+                                      of_group<6>(mixed[3]), of_group<7>(mixed[3])};
             add_block(b + 1, codes, next, weights);
         }
     }
@@ -175,9 +186,19 @@ struct digit_values {
     }
 
   private:
-    static __device__ __forceinline__ uint32_t of_group(uint32_t x, int g)
+    /* From lane 4G + t. The instruction keeps a lane's own low bits by itself. */
+    template <int G>
+    static __device__ __forceinline__ uint32_t of_group(uint32_t x)
     {
-        return __shfl_sync(KG_WARP_ALL, x, 4 * g + threadIdx.x % 4);
+#if defined(__CUDA_ARCH__)
+        uint32_t y;
+        asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x031f, 0xffffffff;"
+                     : "=r"(y)
+                     : "r"(x), "n"(4 * G));
+        return y;
+#else
+        return __shfl_sync(KG_WARP_ALL, x, 4 * G + threadIdx.x % 4);
+#endif
     }
     /* x: the codes of keys 2t, 2t + 1 and 2t + 8, 2t + 9; high: their fifth bits 0 .. 15
        and 16 .. 31, of the former and of the latter. */
@@ -199,11 +220,11 @@ struct digit_values {
             a[1][2 * o] = (y & 0x001e001eu) | (low5 & 0x00200020u);
             a[1][2 * o + 1] = (y & 0x01e001e0u) | (high5 & 0x02000200u);
         }
-        const uint8_t *from = weights + b * DIGIT_BYTES + lane % 16 * HG * 4;
+        const uint8_t *from = weights + b * DIGIT_BYTES;
         if constexpr (HG == 8)
-            kg_ldmatrix_x4_trans(digits[0], from + lane / 16 * 16);
+            kg_ldmatrix_x4_trans(digits[0], from + place(lane % 16, lane / 16 * 16));
         else
-            kg_ldmatrix_x2_trans(digits[0], from);
+            kg_ldmatrix_x2_trans(digits[0], from + place(lane % 16, 0));
         for (int m = 0; m < 2; m++)
             for (int j = 0; j < COLUMNS; j++) {
                 float sum[4];
