@@ -66,7 +66,7 @@ static __device__ __forceinline__ uint32_t kg_opaque(uint32_t v)
 
 /* The value itself, computed as it is written: what is added to it later is not moved into the
    expression it came from. Equal ones are computed once. */
-static __device__ __forceinline__ int kg_settled(int v)
+static __device__ __forceinline__ int kg_as_written(int v)
 {
 #if defined(__CUDA_ARCH__)
     asm("" : "+r"(v));

@@ -42,7 +42,7 @@ enum { MAP_HALVES, MAP_RUN, MAP_NIBBLES, MAP_PAIRS };
 static __device__ __forceinline__ uint32_t word_any(const uint8_t *smem, int at, int off)
 {
     at += off & 3;
-    const uint32_t *w = (const uint32_t *)(smem + kg_settled(at & ~3) + (off & ~3));
+    const uint32_t *w = (const uint32_t *)(smem + kg_as_written(at & ~3) + (off & ~3));
     return __funnelshift_r(w[0], w[1], (unsigned)at * 8u);
 }
 static __device__ __forceinline__ uint32_t word(const uint8_t *smem, int at, int off)
