@@ -10,8 +10,8 @@
  * that shared memory has.
  *
  * W is what a warp does with a stage: direct_lanes.h, direct_quads.h. It also brings q to
- * shared memory, once a block, in the order in which it reads it. Units are folded as unit_fold
- * does (kernels/matvec/unit.h): the bits are those of stage_b.
+ * shared memory, once a block, in the order in which it reads it. Units are folded by the law of
+ * kernels/matvec/unit.h: the bits are those of stage_b.
  *
  * Launches overlap (device/overlap.h): weights are copied before the launch ahead is complete,
  * q is asked for (ask.h), but read and y written after it.

@@ -73,7 +73,8 @@ int kg_mmvq_direct(int type, int layout, const struct product_args &a,
 int kg_mmvq_tile(int type, int layout, const struct product_args &a, int n_tensors,
                  struct CUstream_st *stream);
 /* Two to eight rows of q at once; KG_E_UNSUPPORTED, and nothing done, for forms that
-   product_wide.cu does not list, rows that are no multiples of 16 bytes, or too long. */
+   product_wide.cu does not list, rows that are no multiples of 64 weights and 16 bytes, or too
+   long. */
 int kg_mmvq_wide(int type, int layout, const struct product_args &a, int n_tensors,
                  struct CUstream_st *stream);
 int kg_mmvq_ksplit_add(const float *parts, float *y, int64_t n, float scale,

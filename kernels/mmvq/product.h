@@ -8,10 +8,11 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * and the butterfly is done at the end of a tile: over distances 16, 8, 4 across warps, 2 and 1
- * across the units of a warp. Of Q3_K a warp has a quad, which quad_fold adds; two lanes of the law
- * take those of its stages in turn, and are added first. dot_g is an integer, so it does not matter
- * that mma.sync computes it, nor in which order: the bits are those of stage_b.
+ * (NVFP4: acc = fmaf(d, a[g] * (f32)dot_g, acc)) and the butterfly is done at the end of a tile:
+ * over distances 16, 8, 4 across warps, 2 and 1 across the units of a warp. Of Q3_K a warp has a
+ * quad, which quad_fold adds; two lanes of the law take those of its stages in turn, and are added
+ * first. dot_g is an integer, so it does not matter that mma.sync computes it, nor in which order:
+ * the bits are those of stage_b.
  *
  * The matrix instruction has 16 rows of w and 8 columns. With WIDE the columns are rows of
  * q. A single row of q would leave seven columns idle and each thread with results that only

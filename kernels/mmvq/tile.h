@@ -20,9 +20,9 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * (Q3_K: as quad_fold does) with the butterfly at the end of a row. dot_g is an integer: the bits
- * are those of stage_b. Units behind the end of a row have
- * weights, d and s of 0, and add 0 to a lane's sum.
+ * (NVFP4: acc = fmaf(d, a[g] * (f32)dot_g, acc); Q3_K: as quad_fold does) with the butterfly at the
+ * end of a row. dot_g is an integer: the bits are those of stage_b. Units behind the end of a row
+ * have weights, d and s of 0, and add 0 to a lane's sum.
  *
  * An accumulator of the matrix instruction starts at the bits of 1.5 * 2^23 plus what an
  * offset of all codes (8 of Q4_0, ...) takes off the dot, so that the dot comes out as f32 without

@@ -17,15 +17,16 @@
  *
  *   acc = fmaf(a[g], d * (f32)dot_g, acc) for each group g, then acc = fmaf(b, s, acc)
  *
- * (Q3_K: as quad_fold does) and the butterfly is done at the end of a tile: over the larger three
- * distances across warps, then across the lanes of the law in a warp. dot_g is an integer: the
- * bits are those of stage_b. A unit behind the end of a
- * row adds -0.
+ * (NVFP4: acc = fmaf(d, a[g] * (f32)dot_g, acc); Q3_K: as quad_fold does) and the butterfly is done
+ * at the end of a tile: over the larger three distances across warps, then across the lanes of the
+ * law in a warp. dot_g is an integer: the bits are those of stage_b. A unit behind the end of a row
+ * adds -0 or nothing.
  *
  * E4M3, with scales of its own, has two sums of halves for a dot (wide_e4m3.h). With the others, an
- * accumulator of the matrix instruction starts at the bits of 1.5 * 2^23 plus what an
- * offset of all codes (8 of Q4_0, ...) takes off the dot, so that the dot comes out as f32 without
- * conversion and without offset (|dot| < 2^22).
+ * accumulator of the matrix instruction starts at the bits of 1.5 * 2^23, so that the dot comes out
+ * as f32 without conversion (|dot| < 2^22). An exact f32 addition takes off that start and what an
+ * offset of all codes (8 of Q4_0, ...) has put into the dot; of NVFP4 and Q3_K, which have no
+ * offset here, the multiplication by the scale does it as an fma.
  *
  * Weights are copied before the launch ahead of this one is complete (device/overlap.h), and q is
  * asked for (ask.h).

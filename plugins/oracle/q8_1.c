@@ -53,13 +53,14 @@ void kg_oracle_q8_1(const float *x, int8_t *q, float *d, float *s, int64_t rows,
  * for its minimum if the type has one. Integer dot products are exact, and so are the weight's scales
  * and minima in f32. A term is rounded once before fma adds it: d * dot or a * dot, or the sum
  * s = d * sum(q) that the activation carries. Stage B of NVFP4 takes a * dot first, 4 bits times 15:
- * exact, so its terms are not rounded before.
+ * exact, so its terms are not rounded before (a chain counts one rounding all the same).
  *
  * Where a type has quads, four units whose scales are integers times one number d_w, the dots of a unit
  * make one exact integer D, and a quad one term d_w f with f = d_0 D_0 + ... + d_3 D_3, a chain of its
  * own of four roundings, which start at 0. Both chains are the same for d_w f and d_w times each
  * of its terms, as their errors are relative: so a quad is folded from terms d_w d_j D_j without
- * roundings before, and joined to its lane as another sum. A subnormal f is exact if d is not.
+ * roundings before, and joined to its lane as another sum. A subnormal f is exact: all its terms are
+ * multiples of 2^-149.
  *
  * Where a chain is cut at places that are not known, into `segments` parts that are added in
  * their order, every partial sum is a difference of two prefix sums, so at most R, the

@@ -46,7 +46,13 @@ struct kg_matvec_ops {
     int (*stage_a)(int type, const void *w, const float *x, float *y, int64_t in,
                    int64_t out, int64_t m, struct CUstream_st *stream);
 
-    /* Stage B: integer dot products (dp4a) on q8_1 activations, folded per block in f32.
+    /* Stage B: integer dot products (dp4a) on q8_1 activations, folded in f32. Unit u, weights
+       32u .. 32u + 31 of a row, goes to lane u % 32, in order: acc = fmaf(a, d[u] * dot, acc) for
+       each group of 16 or 32 weights with scale a (NVFP4: acc = fmaf(d[u], a * dot, acc), as a * dot
+       is exact), then acc = fmaf(b, s[u], acc) with minimum b. Of Q3_K four units, half a block,
+       go together to lane u / 4 % 16: acc = fmaf(d_w, f, acc) with the block's d_w and f the chain
+       of fma of d[u] * (sc_0 * dot_0 + sc_1 * dot_1), sc the integer scales. Lanes are added over
+       distances 16, 8, 4, 2, 1. The bounds of the cells count these roundings.
        s may be NULL where the type has no minimum (only Q4_K and Q5_K have one here). */
     int (*stage_b)(int type, const void *w, const int8_t *q, const float *d,
                    const float *s, float *y, int64_t in, int64_t out, int64_t m,
