@@ -7,9 +7,10 @@
  * speed: weights rotate over two tensors of more than the L2 each, activations over two of their
  * own, as those of `kgate run --bench` do; the time is the median of 15 runs of a graph of 64
  * launches, divided by 64: as long as the gate's, in which an H200 lowers its clock (graphs of 8
- * take 5 % less where arithmetic is the limit). Bytes are weights, activations (codes and scales)
- * and results once. E4M3 has lines with a scale of the tensor, of each row and of each block. Each
- * shape's result is also compared with stage_b, bit by bit.
+ * take 5 % less where arithmetic is the limit); the copy and stage_b, for comparison, in graphs of
+ * 4. Bytes are weights, activations (codes and scales) and results once. E4M3 has lines with a
+ * scale of the tensor, of each row and of each block. Each shape's result is also compared with
+ * stage_b, bit by bit, or for E4M3 with the kernel for unaligned weights.
  */
 #include <cstring>
 
