@@ -185,6 +185,11 @@ static void plan(struct kg_plan *p)
         row.width = 1;
         row.scale = -0.0173f;
         add(p, run_unaligned, "unaligned-scaled", row);
+        /* The wide product wants multiples of 64. */
+        row = (struct cell_row){.in = 1088, .out = 35, .m = 8, .scale_kind = kind};
+        add(p, run_law, "law", row);
+        row.m = 3;
+        add(p, run_nan, "nan", row);
     }
     add(p, run_single, "single",
         (struct cell_row){.in = 1056, .out = 192, .m = 5, .scale_kind = KG_SCALE_ROW});
