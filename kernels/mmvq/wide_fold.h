@@ -154,17 +154,19 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
                     static_assert(!X::ADDEND, "each column would have its own");
                     for (int i = 0; i < 4; i++) {
                         /* The sign of a scale that is not there stays. */
-                        const float a = factor[i / 2][k][u],
-                                    less = -DOT_ZERO_F * fabsf(a);
-                        sum[i] = fmaf(d[v][i % 2], fmaf(a, __int_as_float(dot[i]), less),
-                                      sum[i]);
+                        const float scale = factor[i / 2][k][u],
+                                    less = -DOT_ZERO_F * fabsf(scale);
+                        const float scaled = fmaf(scale, __int_as_float(dot[i]), less);
+                        sum[i] = fmaf(d[v][i % 2], scaled, sum[i]);
                     }
-                    continue;
-                }
-                for (int i = 0; i < 4; i++) {
-                    const float less = X::ADDEND ? addend[k][2 * v + i % 2] : -DOT_ZERO_F;
-                    sum[i] = fmaf(factor[i / 2][k][u],
-                                  d[v][i % 2] * (__int_as_float(dot[i]) + less), sum[i]);
+                } else {
+                    for (int i = 0; i < 4; i++) {
+                        const float less =
+                            X::ADDEND ? addend[k][2 * v + i % 2] : -DOT_ZERO_F;
+                        sum[i] =
+                            fmaf(factor[i / 2][k][u],
+                                 d[v][i % 2] * (__int_as_float(dot[i]) + less), sum[i]);
+                    }
                 }
             }
             if (F::MINIMUM)
