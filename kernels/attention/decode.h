@@ -2,7 +2,7 @@
  * Decode attention over the quantized cache: out = softmax(scale * q K^T) V for one query
  * row, keys in splits.
  *
- *   grid   x split, y key head and group of up to HG of its query heads, z row
+ *   grid   x key head and group of up to HG of its query heads, y split, z row
  *   block  WARPS warps; warp w has the tiles w, w + WARPS, ... of the split to itself, from
  *          copying them in to its own output, and waits for nobody (tile.h)
  *
@@ -74,6 +74,9 @@ struct decode_block {
     static_assert(!DEEP || STAGES == 2, "what the loop over the tiles fills");
 };
 
+#define CLUSTER_KEYS_MIN                                                                 \
+    256 /* of a split, up to which clusters cost more than they gain */
+
 /* Tiles that a warp copies before kg_grid_wait(): 2, 0, 1, 0 by turns of four warps, one of
    each scheduler's. If all had theirs at once they would compute at the same time, and
    then wait for memory at the same time: with 1 each the gain is half as large, with 2 it
@@ -104,11 +107,11 @@ static __global__ void
     const int tid = threadIdx.x, lane = tid % 32;
     const int warp = __shfl_sync(KG_WARP_ALL, tid / 32, 0); /* known to be the warp's */
     const int g = lane / 4, t = lane % 4;
-    const int row = blockIdx.z, split = blockIdx.x;
+    const int row = blockIdx.z, split = blockIdx.y;
     const int chunks = (p.group + HG - 1) / HG;
     const int kv_head =
-        chunks == 1 ? (int)blockIdx.y : (int)((unsigned)blockIdx.y / (unsigned)chunks);
-    const int h0 = ((int)blockIdx.y - kv_head * chunks) * HG;
+        chunks == 1 ? (int)blockIdx.x : (int)((unsigned)blockIdx.x / (unsigned)chunks);
+    const int h0 = ((int)blockIdx.x - kv_head * chunks) * HG;
     const int heads = min(HG, p.group - h0), head0 = kv_head * p.group + h0;
     const int64_t index0 = (int64_t)row * p.n_heads + head0;
 
@@ -222,8 +225,6 @@ static __global__ void
                that is copied to next. */
             kg_cp_async_wait<0>();
             __syncwarp();
-            if (!fresh || filled < STAGES)
-                copy_next(left - STEP, shape::BYTES - at);
         } else {
             __syncwarp();
             copy_next(left, 0);
@@ -243,6 +244,9 @@ static __global__ void
         else
             scores_f32<HD, HG, MAIN>(k_tile, phase, MAIN ? KG_TYPE_Q8_0 : p.k_type,
                                      queries.q, p.scale, (float *)weights, score);
+        /* Not before the scores: with less under way memory is faster. */
+        if (DEEP && (!fresh || filled < STAGES))
+            copy_next(left - STEP, shape::BYTES - at);
         if (left < TILE)
             for (int k = 0; k < shape::KEYS; k++)
                 for (int i = 0; i < 2; i++)
@@ -352,12 +356,16 @@ template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
 static int launch_decode(const struct decode &p, int rows, struct CUstream_st *stream)
 {
     typedef decode_block<HD, HG, INT8, MAIN, DEEP> block;
-    const dim3 grid((unsigned)max(1, p.splits_max),
-                    (unsigned)(p.n_kv_heads * ((p.group + HG - 1) / HG)), (unsigned)rows);
+    const dim3 grid((unsigned)(p.n_kv_heads * ((p.group + HG - 1) / HG)),
+                    (unsigned)max(1, p.splits_max), (unsigned)rows);
     if constexpr (DEEP) {
-        return KG_LAUNCH_OVERLAPPED(stream, grid, (unsigned)block::THREADS,
-                                    (size_t)block::SHARED_BYTES,
-                                    (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p);
+        /* Heads that lie side by side in memory on multiprocessors side by side, which start
+           together: memory is faster when they read a token at about the same time. */
+        const bool pairs =
+            grid.x % 2 == 0 && (!p.split_size || p.split_size > CLUSTER_KEYS_MIN);
+        return KG_LAUNCH_WITH(stream, pairs ? 2 : 1, true, grid, (unsigned)block::THREADS,
+                              (size_t)block::SHARED_BYTES,
+                              (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p);
     } else {
         KG_TRY(KG_LAUNCH(stream, grid, (unsigned)block::THREADS,
                          (size_t)block::SHARED_BYTES,
