@@ -108,8 +108,9 @@ static int run(int arm, const struct kg_decode *a, struct decode p, int64_t rows
     p.n_kv_heads = a->n_kv_heads;
     p.group = a->n_heads / a->n_kv_heads;
     p.splits_wanted = splits_wanted(a->n_kv_heads);
+    p.size_max = split_keys((int)max_length, p.splits_wanted);
     if (rows == 1 && !p.table && !p.lengths) {
-        p.split_size = split_keys((int)max_length, p.splits_wanted);
+        p.split_size = p.size_max;
         p.n_splits = split_count((int)max_length, p.split_size);
     }
     p.window = a->window;

@@ -41,7 +41,12 @@
 #include "kernels/attention/sums.h"
 #include "kernels/device/overlap.h"
 
-template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
+/* Of a SHORT block, whose split has no more tiles than that: a warp has one of them, as it
+   would have among 16 warps, so the bits are the same. It leaves a multiprocessor room for
+   the next launch's block. */
+#define SHORT_WARPS 8
+
+template <int HD, int HG, bool INT8, bool MAIN, bool DEEP, bool SHORT>
 struct decode_block {
     typedef tile_shape<HD, HG, MAIN> shape;
     typedef decode_queries<HD, HG, INT8> queries;
@@ -52,7 +57,8 @@ struct decode_block {
     typedef row_copy<0, shape::V_BYTES, shape::V_CHUNK, shape::V_STRIDE, DEEP, false>
         v_copy;
     enum {
-        WARPS = HD <= 128   ? 16
+        WARPS = SHORT       ? SHORT_WARPS
+                : HD <= 128 ? 16
                 : HD <= 256 ? 8
                             : 4,
         THREADS = 32 * WARPS,
@@ -74,25 +80,29 @@ struct decode_block {
     static_assert(!DEEP || STAGES == 2, "what the loop over the tiles fills");
 };
 
-#define CLUSTER_KEYS_MIN                                                                 \
-    256 /* of a split, up to which clusters cost more than they gain */
+/* Clusters of two blocks cost more than they gain if splits have no more keys than that. */
+#define CLUSTER_KEYS_MIN 256
 
-/* Tiles that a warp copies before kg_grid_wait(): 2, 0, 1, 0 by turns of four warps, one of
-   each scheduler's. If all had theirs at once they would compute at the same time, and
-   then wait for memory at the same time: with 1 each the gain is half as large, with 2 it
-   is a loss. (Measured with 16 warps; where there are four, of heads of 512, each copies 2.) */
+/* Tiles that a warp copies before kg_grid_wait(): its only one, or by turns of four warps, one
+   of each scheduler's, 2, 0, 1, 0. If all had theirs at once they would compute at the same
+   time, and then wait for memory at the same time: with 1 each the gain is half as large,
+   with 2 it is a loss. (Measured with 16 warps; where there are four, of heads of 512, each
+   copies 2.) */
+template <bool SHORT>
 static __device__ __forceinline__ int tiles_ahead(int warp)
 {
+    if (SHORT)
+        return 1;
     const int turn = warp / 4 % 4;
     return turn % 2 == 0 ? 2 - turn / 2 : 0;
 }
 
-template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
+template <int HD, int HG, bool INT8, bool MAIN, bool DEEP, bool SHORT>
 static __global__ void
-    __launch_bounds__((decode_block<HD, HG, INT8, MAIN, DEEP>::THREADS), 1)
-        decode_kernel(struct decode p)
+    __launch_bounds__((decode_block<HD, HG, INT8, MAIN, DEEP, SHORT>::THREADS),
+                      SHORT ? 2 : 1) decode_kernel(struct decode p)
 {
-    typedef decode_block<HD, HG, INT8, MAIN, DEEP> block;
+    typedef decode_block<HD, HG, INT8, MAIN, DEEP, SHORT> block;
     typedef typename block::shape shape;
     typedef lane_elements<HD> elements;
     constexpr int WARPS = block::WARPS;
@@ -141,12 +151,14 @@ static __global__ void
     v_copy.start(v_from + stride_of(warp * TILE, p.v_stride), p.v_stride);
     uint8_t *const own = memory + warp * block::WARP_BYTES;
     uint8_t *const weights = own + block::RING_BYTES;
+    const int whole =
+        TILE - (keys.n - first - n); /* left is more: a key follows the tile */
     /* The warp's next tile, with `left` keys of the split from its first on, to own + at. */
     const auto copy_next = [&](int left, int at) {
         uint8_t *k_tile = own + at, *v_tile = k_tile + TILE * shape::K_STRIDE;
         if (left > 0) {
             if constexpr (MAIN) {
-                if (left > TILE) {
+                if (left > whole) {
                     k_copy.copy(k_tile, p.k_stride);
                     v_copy.copy(v_tile, p.v_stride);
                 } else {
@@ -176,17 +188,18 @@ static __global__ void
         if (lane == 0)
             kg_prefetch_l2(p.counter + index0);
     }
+    int left = n - warp * TILE; /* keys from the warp's tile on */
     int filled = 0;
     if (DEEP) {
-        const int settled = min(keys.settled - first, n) - warp * TILE;
-        while (filled < tiles_ahead(warp) && settled - filled * STEP > TILE) {
+        const int settled = keys.settled - first - warp * TILE;
+        while (filled < tiles_ahead<SHORT>(warp) && settled - filled * STEP > TILE &&
+               left - filled * STEP > 0) {
             copy_next(settled - filled * STEP, filled * shape::BYTES);
             filled++;
         }
         kg_grid_wait();
         kg_grid_release();
     }
-    int left = n - warp * TILE; /* keys from the warp's tile on */
     const auto copy_first = [&]() {
         if (DEEP && filled == 0)
             copy_next(left, 0);
@@ -352,27 +365,35 @@ static __global__ void combine_kernel(struct decode p)
         combine_splits<HD>(p, index, (int)threadIdx.x / 32, n_splits);
 }
 
-template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
-static int launch_decode(const struct decode &p, int rows, struct CUstream_st *stream)
+template <int HD, int HG, bool INT8, bool MAIN, bool DEEP, bool SHORT>
+static int launch_block(const struct decode &p, int rows, struct CUstream_st *stream)
 {
-    typedef decode_block<HD, HG, INT8, MAIN, DEEP> block;
+    typedef decode_block<HD, HG, INT8, MAIN, DEEP, SHORT> block;
     const dim3 grid((unsigned)(p.n_kv_heads * ((p.group + HG - 1) / HG)),
                     (unsigned)max(1, p.splits_max), (unsigned)rows);
     if constexpr (DEEP) {
         /* Heads that lie side by side in memory on multiprocessors side by side, which start
            together: memory is faster when they read a token at about the same time. */
-        const bool pairs =
-            grid.x % 2 == 0 && (!p.split_size || p.split_size > CLUSTER_KEYS_MIN);
+        const bool pairs = grid.x % 2 == 0 && p.size_max > CLUSTER_KEYS_MIN;
         return KG_LAUNCH_WITH(stream, pairs ? 2 : 1, true, grid, (unsigned)block::THREADS,
                               (size_t)block::SHARED_BYTES,
-                              (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p);
+                              (decode_kernel<HD, HG, INT8, MAIN, DEEP, SHORT>), p);
     } else {
         KG_TRY(KG_LAUNCH(stream, grid, (unsigned)block::THREADS,
                          (size_t)block::SHARED_BYTES,
-                         (decode_kernel<HD, HG, INT8, MAIN, DEEP>), p));
+                         (decode_kernel<HD, HG, INT8, MAIN, DEEP, SHORT>), p));
         return KG_LAUNCH(stream, (unsigned)(rows * p.n_heads),
                          32 * lane_elements<HD>::UNITS, 0, (combine_kernel<HD>), p);
     }
+}
+
+template <int HD, int HG, bool INT8, bool MAIN, bool DEEP>
+static int launch_decode(const struct decode &p, int rows, struct CUstream_st *stream)
+{
+    if constexpr (DEEP && HD <= 128)
+        if (p.size_max <= SHORT_WARPS * TILE)
+            return launch_block<HD, HG, INT8, MAIN, DEEP, true>(p, rows, stream);
+    return launch_block<HD, HG, INT8, MAIN, DEEP, false>(p, rows, stream);
 }
 
 /* Up to four query heads of a key head in a block, or up to eight. Eight of 512 elements

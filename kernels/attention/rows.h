@@ -24,6 +24,7 @@ struct decode {
     int settled; /* of decode_settled, otherwise 0 */
     int n_heads, n_kv_heads, window, splits_max;
     int group, splits_wanted; /* query heads of a key head; partition.h */
+    int size_max;             /* the longest split that a row may have */
     int split_size, n_splits; /* of the only row, if the host knows its length; or 0 */
     float scale;
 };
