@@ -187,7 +187,8 @@ static void test_q8_1(void **state)
     assert_true(s[2] > 65504);
 }
 
-/* One row as the kernels add: in lanes (0), in one chain (1), cut after half the units (2). */
+/* One row as the kernels add: in lanes (0; the weight's scale first with NVFP4), in one chain (1),
+   cut after half the units (2). */
 static float integer_order(const struct kg_oracle_type *type, const uint8_t *w,
                            const int8_t *q, const float *d, int64_t in, int order)
 {
@@ -208,8 +209,9 @@ static float integer_order(const struct kg_oracle_type *type, const uint8_t *w,
             *acc = 0;
         }
         float a = (float)split.scale[e / 16], m = (float)split.min[e / 16];
-        *acc = order > 0 ? fmaf(d[k / 32], a * (float)dot, *acc)
-                         : fmaf(a, d[k / 32] * (float)dot, *acc);
+        *acc = order > 0 || type->type == KG_TYPE_NVFP4
+                   ? fmaf(d[k / 32], a * (float)dot, *acc)
+                   : fmaf(a, d[k / 32] * (float)dot, *acc);
         if (type->has_min)
             *acc = fmaf(-m, d[k / 32] * (float)sum, *acc);
     }
@@ -270,8 +272,9 @@ static void test_linear_q8_1(void **state)
         kg_oracle_make_weights(type, w, OUT, in, 5);
         for (int64_t i = 0; i < M * in; i++)
             q[i] = (int8_t)(pseudo((uint64_t)i) * 127);
+        /* Of all 24 bits, so that products are rounded. */
         for (int64_t i = 0; i < M * blocks; i++)
-            d[i] = ldexpf(1.25f, (int)(i % 5) - 3);
+            d[i] = ldexpf((float)(4 + i % 2) / 3, (int)(i % 5) - 3);
         assert_int_equal(
             kg_oracle_linear_q8_1(type, w, q, d, &lanes, &by_lanes, in, OUT, M), 0);
         const int orders = type->quads ? 1 : 3;
