@@ -40,11 +40,12 @@
 #include <type_traits>
 
 #include "kernels/device/overlap.h"
-#include "kernels/device/split_barrier.h"
 #include "kernels/mmvq/ask.h"
+#include "kernels/mmvq/wide_copy.h"
 #include "kernels/mmvq/wide_e4m3.h"
 #include "kernels/mmvq/wide_fold.h"
 #include "kernels/mmvq/wide_quads.h"
+#include "kernels/mmvq/wide_results.h"
 
 /* Registers of a warp that computes, or of the four that one lane copies for: what is left of those
    that all had at first goes to the others. */
@@ -59,162 +60,6 @@ static __device__ __forceinline__ void wide_registers(void)
 #endif
 }
 
-/* ---- copies ---- */
-
-/* A tensor map of each tensor and plane, where there are bulk copies: rows of the tensor, boxes of a
-   slot's rows. */
-struct wide_args {
-    alignas(64) unsigned char map[KG_MMVQ_TENSORS][WIDE_PLANES][128];
-    struct product_args p;
-    int slots;
-};
-
-struct wide_tile {
-    int tensor;
-    int64_t row0;
-    int rows;
-};
-
-/* Without rows behind the last tile. Tensors that are not there end where the last one does. No index
-   that the compiler does not know: it would be a load, which is waited for. */
-static __device__ __forceinline__ struct wide_tile find_wide(const struct product_args &p,
-                                                             uint32_t tile)
-{
-    int tensor = 0;
-    uint32_t before = 0;
-    int64_t out = p.tensor[0].out;
-    if (tile >= p.tiles)
-        return {0, 0, 0};
-#pragma unroll
-    for (int i = 1; i < KG_MMVQ_TENSORS; i++)
-        if (tile >= p.tensor[i - 1].tile_end) {
-            tensor = i;
-            before = p.tensor[i - 1].tile_end;
-            out = p.tensor[i].out;
-        }
-    const int64_t row0 = (int64_t)(tile - before) * WIDE_ROWS;
-    return {tensor, row0, (int)min64(out - row0, WIDE_ROWS)};
-}
-
-#if KG_SPLIT_BARRIER
-/* A box of each plane, by one lane. What lies outside of the tensor comes as zeros. */
-template <class R, int S>
-static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
-                                                 const struct wide_tile &tile, int stage,
-                                                 int box, uint8_t *slot, uint64_t *landed)
-{
-    using L = wide_slot<R, S>;
-    if (tile.rows == 0) {
-        kg_split_arrive(landed);
-        return;
-    }
-    kg_split_expect(landed, L::box);
-#pragma unroll
-    for (int i = 0; i < R::PLANES; i++)
-        kg_split_load_box(slot + box * L::box + L::at(i), args.map[tile.tensor][i],
-                          (L::boxes * stage + box) * (L::bytes(i) / 8), (int)tile.row0,
-                          landed);
-}
-#else
-/* By a warp. */
-template <class R, int S>
-static __device__ __forceinline__ void wide_copy(const struct wide_args &args,
-                                                 const struct wide_tile &tile, int stage,
-                                                 uint8_t *slot)
-{
-    using L = wide_slot<R, S>;
-    const struct product_args &p = args.p;
-    const uint8_t *plane = p.tensor[tile.tensor].w;
-    for (int i = 0; i < R::PLANES; i++) {
-        const int64_t row = row_bytes<R>(p, i);
-        for (int box = 0; box < L::boxes; box++) {
-            const int64_t first = (int64_t)(L::boxes * stage + box) * L::bytes(i);
-            const int bytes = (int)min64(row - first, L::bytes(i));
-            uint8_t *const to = slot + box * L::box + L::at(i);
-            for (int r = 0; r < tile.rows; r++)
-                for (int c = 16 * (int)(threadIdx.x % 32); c < bytes; c += 512)
-                    kg_cp_async_16(to + r * L::stride(i) + c,
-                                   plane + (tile.row0 + r) * row + first + c);
-        }
-        plane += p.tensor[tile.tensor].out * row;
-    }
-    kg_cp_async_commit();
-    kg_cp_async_wait<0>();
-}
-#endif
-
-/* ---- results ---- */
-
-/* Value i of lane u of the law, of a lane. */
-template <class W>
-static __device__ __forceinline__ void wide_put(float *sums, int w, const float *acc)
-{
-    constexpr int LANES = wide_x<W>::LANES;
-    for (int i = 0; i < 4; i++)
-        for (int u = 0; u < LANES; u++)
-            sums[32 * (LANES * (4 * w + i) + u) + threadIdx.x % 32] = acc[4 * u + i];
-}
-
-static __device__ __forceinline__ const float *wide_scales(const struct product_args &p,
-                                                           int tensor)
-{
-    const float *scales = p.tensor[0].scales;
-#pragma unroll
-    for (int k = 1; k < KG_MMVQ_TENSORS; k++)
-        scales = tensor == k ? p.tensor[k].scales : scales;
-    return scales;
-}
-
-/* The butterfly, by a warp, of values `first`, first + step, ... of all lanes. */
-template <class W>
-static __device__ __forceinline__ void
-wide_store(const struct product_args &p, const struct wide_tile &tile, int64_t q0,
-           int first, int step, const float *sums)
-{
-    constexpr int LANES = wide_x<W>::LANES;
-    const int lane = threadIdx.x % 32;
-    float *y = p.tensor[0].y;
-    int64_t out = p.tensor[0].out;
-    float scale = p.tensor[0].scale;
-#pragma unroll
-    for (int k = 1; k < KG_MMVQ_TENSORS; k++)
-        if (tile.tensor == k) {
-            y = p.tensor[k].y;
-            out = p.tensor[k].out;
-            scale = p.tensor[k].scale;
-        }
-#pragma unroll 1
-    for (int i = first; i < 4; i += step) {
-        const int row = 8 * (i / 2) + lane / 4, column = 2 * (lane % 4) + i % 2;
-        float row_scale = 1.0f, sum[LANES];
-        if (wide_x<W>::E4M3 && p.row_scales && row < tile.rows)
-            row_scale = wide_scales(p, tile.tensor)[tile.row0 + row];
-#pragma unroll
-        for (int u = 0; u < LANES; u++) {
-            float v[TEAM_WARPS];
-            for (int k = 0; k < TEAM_WARPS; k++)
-                v[k] = sums[32 * (LANES * (4 * k + i) + u) + lane];
-            for (int distance = TEAM_WARPS / 2; distance > 0; distance /= 2)
-                for (int k = 0; k < distance; k++)
-                    v[k] += v[k + distance];
-            sum[u] = v[0];
-        }
-        for (int half = LANES / 2; half > 0; half /= 2)
-            for (int u = 0; u < half; u++)
-                sum[u] += sum[u + half];
-        if (row < tile.rows && column < p.width && q0 + column < p.m)
-            y[(q0 + column) * out + tile.row0 + row] = sum[0] * row_scale * scale;
-    }
-}
-
-/* One arrival of a warp, all of whose lanes are done. */
-static __device__ __forceinline__ void warp_arrive(uint64_t *barrier)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        kg_split_arrive(barrier);
-}
-
 /* Of the warps that compute; of the block where there is no such barrier. */
 static __device__ __forceinline__ void sync_computing(void)
 {
@@ -224,63 +69,6 @@ static __device__ __forceinline__ void sync_computing(void)
     __syncthreads();
 #endif
 }
-
-/* ---- the kernel ---- */
-
-/* What the block's warps wait for, in front of the dynamic shared memory: the address of a variable of
-   its own would be computed at each use. A slot that serves both teams in turn has a barrier for each:
-   copies land in any order, and who waits for the next but one phase of a barrier would take the
-   one before for it. */
-struct wide_barriers {
-    uint64_t landed[WIDE_TEAMS][WIDE_SLOTS], released[WIDE_SLOTS][WIDE_BOXES];
-    uint64_t put[WIDE_TEAMS], stored[WIDE_TEAMS];
-};
-static_assert(sizeof(struct wide_barriers) <= WIDE_BARRIERS, "their room");
-
-#if KG_SPLIT_BARRIER
-/* All copies of the block, by one lane. */
-template <class W, int S>
-static __device__ __forceinline__ void
-wide_copies(const struct wide_args &args, uint32_t turns, int stages, uint8_t *ring,
-            struct wide_barriers &barriers)
-{
-    using L = wide_slot<W, S>;
-    int slot = 0;
-    uint32_t parity = 1;
-    for (uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x)
-        for (int n = 0; n < WIDE_TEAMS * stages; n++) {
-            const int team = n % WIDE_TEAMS;
-            const struct wide_tile tile =
-                find_wide(args.p, WIDE_TEAMS * turn + (uint32_t)team);
-#pragma unroll
-            for (int box = 0; box < L::boxes; box++) {
-                kg_split_wait(barriers.released[slot] + box, parity);
-                wide_copy<W, S>(args, tile, n / WIDE_TEAMS, box, ring + slot * L::total,
-                                barriers.landed[team] + slot);
-            }
-            slot = slot + 1 == args.slots ? 0 : slot + 1;
-            parity ^= slot == 0;
-        }
-}
-#endif
-
-#if KG_SPLIT_BARRIER
-/* A team's results by a warp of its own, but the last tile's, for which all have time. */
-template <class W>
-static __device__ __forceinline__ void
-wide_stores(const struct product_args &p, uint32_t turns, int64_t q0, int team,
-            const float *sums, struct wide_barriers &barriers)
-{
-    uint32_t parity = 0;
-    for (uint32_t turn = blockIdx.x; turn + gridDim.x < turns; turn += gridDim.x) {
-        kg_split_wait_idle(barriers.put + team, parity);
-        wide_store<W>(p, find_wide(p, WIDE_TEAMS * turn + (uint32_t)team), q0, 0, 1,
-                      sums);
-        warp_arrive(barriers.stored + team);
-        parity ^= 1;
-    }
-}
-#endif
 
 /* blockIdx.y: which p.width rows of q. */
 template <class R, int S>

@@ -1,10 +1,11 @@
 /*
  * What the wide product (wide.h) has in shared memory: all of q, in the order in which lanes read
- * it, sums of the butterfly, and a ring of slots for weights.
+ * it, sums of the butterfly, a ring of slots for weights, and barriers.
  */
 #ifndef KGATE_KERNELS_MMVQ_WIDE_SHARED_H
 #define KGATE_KERNELS_MMVQ_WIDE_SHARED_H
 
+#include "kernels/device/split_barrier.h"
 #include "kernels/mmvq/tile.h"
 #include "kernels/mmvq/wide_readers.h"
 
@@ -82,6 +83,26 @@ static __device__ __host__ __forceinline__ int wide_front(int k)
     const int stages = (k + 1024 * S - 1) / (1024 * S);
     return (int)WIDE_BARRIERS + 16 * S * stages * wide_x<R>::BYTES +
            WIDE_TEAMS * wide_x<R>::SUM_BYTES + COPY_WARP * wide_x<R>::SCALE_BYTES;
+}
+
+/* ---- barriers ---- */
+
+/* What the block's warps wait for, at the front of the dynamic shared memory: the address of a variable of
+   its own would be computed at each use. A slot that serves both teams in turn has a barrier for each:
+   copies land in any order, and who waits for the next but one phase of a barrier would take the
+   one before for it. */
+struct wide_barriers {
+    uint64_t landed[WIDE_TEAMS][WIDE_SLOTS], released[WIDE_SLOTS][WIDE_BOXES];
+    uint64_t put[WIDE_TEAMS], stored[WIDE_TEAMS];
+};
+static_assert(sizeof(struct wide_barriers) <= WIDE_BARRIERS, "their room");
+
+/* One arrival of a warp, all of whose lanes are done. */
+static __device__ __forceinline__ void warp_arrive(uint64_t *barrier)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        kg_split_arrive(barrier);
 }
 
 /* ---- q ---- */
