@@ -29,9 +29,12 @@
  *
  * Base: one tile of a warp in shared memory, plain copies, a second launch combines the
  * splits. Deep: stages of tiles under way by cp.async, the first of them before
- * kg_grid_wait() where all their keys are settled (decode_settled); of the warps that have stored
- * a part of a head the last one combines it in the same launch, which it learns from the
- * head's counter, and leaves that at 0.
+ * kg_grid_wait() where all their keys are settled (decode_settled); of the warps that have
+ * stored a part of a head the last one combines it in the same launch, which it learns from
+ * the head's counter, and leaves that at 0. A split's heads are neighbours in the grid, and
+ * where splits are long two of them are a cluster, only so as to start together: what heads
+ * read of a token lies side by side, and memory is faster if they read it at about the same
+ * time. An odd number of them goes without.
  */
 #ifndef KGATE_KERNELS_ATTENTION_DECODE_H
 #define KGATE_KERNELS_ATTENTION_DECODE_H
@@ -82,6 +85,11 @@ struct decode_block {
 
 /* Clusters of two blocks cost more than they gain if splits have no more keys than that. */
 #define CLUSTER_KEYS_MIN 256
+#if defined(KG_HAVE_SM90)
+#define HAVE_CLUSTERS true
+#else
+#define HAVE_CLUSTERS false
+#endif
 
 /* Tiles that a warp copies before kg_grid_wait(): its only one, or by turns of four warps, one
    of each scheduler's, 2, 0, 1, 0. If all had theirs at once they would compute at the same
@@ -372,9 +380,8 @@ static int launch_block(const struct decode &p, int rows, struct CUstream_st *st
     const dim3 grid((unsigned)(p.n_kv_heads * ((p.group + HG - 1) / HG)),
                     (unsigned)max(1, p.splits_max), (unsigned)rows);
     if constexpr (DEEP) {
-        /* Heads that lie side by side in memory on multiprocessors side by side, which start
-           together: memory is faster when they read a token at about the same time. */
-        const bool pairs = grid.x % 2 == 0 && p.size_max > CLUSTER_KEYS_MIN;
+        const bool pairs =
+            HAVE_CLUSTERS && grid.x % 2 == 0 && p.size_max > CLUSTER_KEYS_MIN;
         return KG_LAUNCH_WITH(stream, pairs ? 2 : 1, true, grid, (unsigned)block::THREADS,
                               (size_t)block::SHARED_BYTES,
                               (decode_kernel<HD, HG, INT8, MAIN, DEEP, SHORT>), p);
