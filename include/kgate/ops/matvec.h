@@ -52,7 +52,7 @@ struct kg_matvec_ops {
        is exact), then acc = fmaf(b, s[u], acc) with minimum b. Of Q3_K four units, half a block,
        go together to lane u / 4 % 16: acc = fmaf(d_w, f, acc) with the block's d_w and f the chain
        of fma of d[u] * (sc_0 * dot_0 + sc_1 * dot_1), sc the integer scales. Lanes are added over
-       distances 16, 8, 4, 2, 1. The bounds of the cells count these roundings.
+       distances 16, 8, 4, 2, 1 (Q3_K: 8, 4, 2, 1). The bounds of the cells count these roundings.
        s may be NULL where the type has no minimum (only Q4_K and Q5_K have one here). */
     int (*stage_b)(int type, const void *w, const int8_t *q, const float *d,
                    const float *s, float *y, int64_t in, int64_t out, int64_t m,
