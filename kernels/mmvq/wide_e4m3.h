@@ -35,15 +35,12 @@ wide_fold_e4m3(const uint8_t *slot, int j, const struct wide_shared<W> &x, int p
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         const uint4 q = kg_load_uint4(x.codes + 512 * (pair + n) + 16 * lane);
-        const float4 d4 = kg_load_float4(x.d + 16 * (pair + n) + 4 * t);
         const uint32_t words[2][2] = {
             {q.x, q.y},
             {q.z, q.w}
         };
-        const float d[2][2] = {
-            {d4.x, d4.y},
-            {d4.z, d4.w}
-        };
+        float d[2][2];
+        wide_scales_of_q(x.d + 16 * (pair + n) + 4 * t, d);
 #pragma unroll
         for (int v = 0; v < 2; v++) {
             const int u = 2 * n + v;

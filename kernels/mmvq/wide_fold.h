@@ -120,11 +120,8 @@ wide_fold(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair, 
     for (int n = 0; n < 2; n++) {
         uint32_t b[2][4];
         wide_fragments<W>(x.codes + X::CODE_BYTES * (pair + n), b);
-        const float4 d4 = kg_load_float4(x.d + 16 * (pair + n) + 4 * t);
-        const float d[2][2] = {
-            {d4.x, d4.y},
-            {d4.z, d4.w}
-        };
+        float d[2][2];
+        wide_scales_of_q(x.d + 16 * (pair + n) + 4 * t, d);
         float s[4], addend[2][4];
         if (F::MINIMUM) {
             const float4 s4 = kg_load_float4(x.s + 16 * (pair + n) + 4 * t);

@@ -144,11 +144,8 @@ wide_quads(const uint8_t *slot, int j, const struct wide_shared<W> &x, int pair,
             b[0][1] = codes.y;
             b[1][0] = codes.z;
             b[1][1] = codes.w;
-            const float4 d4 = kg_load_float4((uint8_t *)(x.d + 16 * from) + own.d);
-            const float d[2][2] = {
-                {d4.x, d4.y},
-                {d4.z, d4.w}
-            };
+            float d[2][2];
+            wide_scales_of_q((uint8_t *)(x.d + 16 * from) + own.d, d);
 #pragma unroll
             for (int v = 0; v < 2; v++) {
                 const int u = 2 * n + v;

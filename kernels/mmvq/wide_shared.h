@@ -225,6 +225,16 @@ static __device__ __forceinline__ void wide_fragments(const uint8_t *codes,
     }
 }
 
+/* d of columns 2t and 2t + 1 of both units of a pair, from where a lane's own are. */
+static __device__ __forceinline__ void wide_scales_of_q(const void *from, float d[2][2])
+{
+    const float4 v = kg_load_float4(from);
+    d[0][0] = v.x;
+    d[0][1] = v.y;
+    d[1][0] = v.z;
+    d[1][1] = v.w;
+}
+
 /* Until at most `groups` of this thread's groups of copies are under way. */
 static __device__ __forceinline__ void wait_groups(int groups)
 {
