@@ -85,11 +85,6 @@ struct decode_block {
 
 /* Clusters of two blocks cost more than they gain if splits have no more keys than that. */
 #define CLUSTER_KEYS_MIN 256
-#if defined(KG_HAVE_SM90)
-#define HAVE_CLUSTERS true
-#else
-#define HAVE_CLUSTERS false
-#endif
 
 /* Tiles that a warp copies before kg_grid_wait(): its only one, or by turns of four warps, one
    of each scheduler's, 2, 0, 1, 0. If all had theirs at once they would compute at the same
@@ -380,8 +375,7 @@ static int launch_block(const struct decode &p, int rows, struct CUstream_st *st
     const dim3 grid((unsigned)(p.n_kv_heads * ((p.group + HG - 1) / HG)),
                     (unsigned)max(1, p.splits_max), (unsigned)rows);
     if constexpr (DEEP) {
-        const bool pairs =
-            HAVE_CLUSTERS && grid.x % 2 == 0 && p.size_max > CLUSTER_KEYS_MIN;
+        const bool pairs = grid.x % 2 == 0 && p.size_max > CLUSTER_KEYS_MIN;
         return KG_LAUNCH_WITH(stream, pairs ? 2 : 1, true, grid, (unsigned)block::THREADS,
                               (size_t)block::SHARED_BYTES,
                               (decode_kernel<HD, HG, INT8, MAIN, DEEP, SHORT>), p);

@@ -22,10 +22,20 @@ int kg_cuda_check(cudaError_t error, const char *what);
     KG_LAUNCH_WITH(stream, 1, false, grid, block, dynamic_bytes, __VA_ARGS__)
 
 /* In clusters of `cluster` blocks that are neighbours in x (1: none; multicast.h); if
-   overlapped, the start may overlap the end of the launch before it (overlap.h). */
+   overlapped, the start may overlap the end of the launch before it (overlap.h). A device
+   below compute capability 9.0 has neither, and launches without. */
 #define KG_LAUNCH_WITH(stream, cluster, overlapped, grid, block, dynamic_bytes, ...)     \
     kg_cuda_launch(stream, cluster, overlapped, grid, block, dynamic_bytes,              \
                    #__VA_ARGS__, __VA_ARGS__)
+
+static inline int kg_cuda_capability(int *major)
+{
+    int device = 0;
+    KG_TRY(kg_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
+    return kg_cuda_check(
+        cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, device),
+        "compute capability");
+}
 
 template <typename... P, typename... A>
 [[nodiscard]] static inline int kg_cuda_launch(cudaStream_t stream, unsigned cluster,
@@ -40,6 +50,9 @@ template <typename... P, typename... A>
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)dynamic_bytes),
             name));
+    int major = 0;
+    if (cluster > 1 || overlapped)
+        KG_TRY(kg_cuda_capability(&major));
     cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
@@ -47,14 +60,14 @@ template <typename... P, typename... A>
     config.dynamicSmemBytes = dynamic_bytes;
     config.stream = stream;
     config.attrs = attributes;
-    if (cluster > 1) {
+    if (cluster > 1 && major >= 9) {
         cudaLaunchAttribute &a = attributes[config.numAttrs++];
         a.id = cudaLaunchAttributeClusterDimension;
         a.val.clusterDim.x = cluster;
         a.val.clusterDim.y = 1;
         a.val.clusterDim.z = 1;
     }
-    if (overlapped) {
+    if (overlapped && major >= 9) {
         cudaLaunchAttribute &a = attributes[config.numAttrs++];
         a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         a.val.programmaticStreamSerializationAllowed = 1;
