@@ -228,18 +228,14 @@ struct read_q3_k : read_base {
     READER(fmt_q3_k, MAP_HALVES, 0, -4, 0);
     ONE_PLANE(440)
     /* Two scales of six bits in the bytes of one word: low nibbles, and two bits on top. */
-    static __device__ __forceinline__ uint32_t six_bits(const uint8_t *block, int half,
-                                                        int t)
-    {
-        const uint32_t low = kg_load_u16(block + 96 + 2 * t);
-        const uint32_t high = kg_load_u16(block + 104 + 2 * (t & 1));
-        return (low >> 4 * half & 0x0f0fu) | (high >> (4 * half + 2 * (t >> 1)) & 0x0303u)
-                                                 << 4;
-    }
     SCALES
     {
         const uint8_t *p = smem + at[0] + 110 * (w >> 1) + off[0];
-        const uint32_t v = six_bits(p, w & 1, t);
+        const int half = w & 1;
+        const uint32_t low = kg_load_u16(p + 96 + 2 * t);
+        const uint32_t high = kg_load_u16(p + 104 + 2 * (t & 1));
+        const uint32_t v = (low >> 4 * half & 0x0f0fu) |
+                           (high >> (4 * half + 2 * (t >> 1)) & 0x0303u) << 4;
         a[0] = __uint_as_float(__byte_perm(v, 0x4b000000u, 0x7440)) - 8388640.0f;
         a[1] = __uint_as_float(__byte_perm(v, 0x4b000000u, 0x7441)) - 8388640.0f;
         *b = load_half(p + 108);
