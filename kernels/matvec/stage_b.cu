@@ -27,7 +27,8 @@ __global__ void stage_b_kernel(const uint8_t *w, const int8_t *q, const float *d
     const int64_t units = in / KG_UNIT;
     if (o >= out)
         return;
-    const int64_t end = row_sum<T>::end(units);
+    /* A quad's lanes need the whole warp. */
+    const int64_t end = T::QUADS ? (units + 31) / 32 * 32 : units;
     const uint8_t *row = w + o * (in / T::BLOCK) * T::BYTES;
     for (int64_t r0 = 0; r0 < m; r0 += TILE) {
         row_sum<T> acc[TILE] = {};

@@ -151,11 +151,6 @@ static __device__ inline float warp_quad_fold(float acc, float d_w, float d, flo
 template <class T, bool QUADS = T::QUADS>
 struct row_sum {
     float acc;
-    /* Behind the last step of a row of so many units. */
-    static __device__ inline int64_t end(int64_t units)
-    {
-        return units;
-    }
     __device__ inline void add(const struct unit32 &u, const uint32_t x[8], float d,
                                float s, bool there)
     {
@@ -173,11 +168,6 @@ struct row_sum {
 template <class T>
 struct row_sum<T, true> {
     float acc, other;
-    /* Whole steps of the warp, which a quad's lanes need. */
-    static __device__ inline int64_t end(int64_t units)
-    {
-        return (units + 31) / 32 * 32;
-    }
     __device__ inline void add(const struct unit32 &u, const uint32_t x[8], float d,
                                float, bool there)
     {

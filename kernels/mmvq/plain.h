@@ -30,7 +30,8 @@ __global__ void plain_kernel(const uint8_t *w, const int8_t *q, const float *d,
     const int64_t units = in / KG_UNIT, blocks = out * (in / F::BLOCK);
     if (o >= out)
         return;
-    const int64_t end = row_sum<F>::end(units);
+    /* A quad's lanes need the whole warp. */
+    const int64_t end = F::QUADS ? (units + 31) / 32 * 32 : units;
     for (int64_t r0 = 0; r0 < m; r0 += TILE) {
         row_sum<F> acc[TILE] = {};
         for (int64_t i = lane; i < end; i += 32) {
